@@ -1,0 +1,83 @@
+"""What went wrong (`Fault`) and what it means (`Verdict`), as plain frozen data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class FaultKind(str, Enum):
+    """What a fault is; the values are part of the public interface."""
+
+    THROTTLED = "throttled"
+    TRANSIENT = "transient"
+    AMBIGUOUS = "ambiguous"
+    AUTH = "auth"
+    NOT_FOUND = "not_found"
+    PRECONDITION = "precondition"
+    FATAL = "fatal"
+    CLIENT_BUG = "client_bug"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Load(str, Enum):
+    """Whether a fault speaks of load: a refusal does, a timeout may, a 404 does not."""
+
+    REFUSED = "refused"
+    SUSPECTED = "suspected"
+    NONE = "none"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Applied(str, Enum):
+    """Whether the write that failed may have happened at the service all the same."""
+
+    NO = "no"
+    MAYBE = "maybe"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """The facts of one failed attempt, read off an exception or an answer; nothing is judged yet.
+
+    `types` are the qualified class names of the exception, its bases and the exceptions that it
+    wraps, outermost first. `sent` is False only where it is certain that the service never saw the
+    request. `gave_up` says that this library already spent its attempts on it.
+    """
+
+    provider: str = "unknown"
+    operation: str | None = None
+    status: int | None = None
+    code: str | None = None
+    message: str = ""
+    types: tuple[str, ...] = ()
+    errno: int | None = None
+    write: bool = False
+    sent: bool = True
+    retry_after_s: float | None = None
+    request_id: str | None = None
+    gave_up: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a fault means for the caller and for the load.
+
+    `retryable` is False for what this library gave up on, so that a retry loop above sees it.
+    `retry_after_s` is what the service asked for, unclamped. `rule` names the row that decided.
+    """
+
+    kind: FaultKind
+    load: Load = Load.NONE
+    applied: Applied = Applied.NO
+    retryable: bool = False
+    retry_after_s: float | None = None
+    rule: str = "unknown"
+    request_id: str | None = None
