@@ -1,0 +1,1 @@
+"""Time, waiting and locks: the only place where a decision of `control/` meets a clock or a thread."""

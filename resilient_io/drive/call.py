@@ -1,0 +1,266 @@
+"""One request of an SDK over all its attempts: admission before each, a verdict after each."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Final
+
+from resilient_io import events
+from resilient_io.classify.fault import Applied, FaultKind, Load, Verdict
+from resilient_io.control.attempt import AttemptMachine, GiveUpNow, Retry
+from resilient_io.control.scopes import ScopePath
+from resilient_io.drive.gate import Outcome, Permit, WaitedTooLong
+from resilient_io.drive.operation import Operation, body_hold
+from resilient_io.drive.runtime import Runtime
+from resilient_io.errors import GaveUp, GiveUp, Reason
+from resilient_io.policy import Policy
+
+_log = logging.getLogger("resilient_io")
+
+# What a verdict says of the load, for the law.
+_OUTCOMES: Final = {
+    Load.REFUSED: Outcome.REFUSED,
+    Load.SUSPECTED: Outcome.SUSPECTED,
+    Load.NONE: Outcome.DROPPED,
+}
+# Answers such as 404 and 412 came from a service that did its work: for the law they are successes.
+_ANSWERED: Final = frozenset({FaultKind.NOT_FOUND, FaultKind.PRECONDITION, FaultKind.CLIENT_BUG, FaultKind.AUTH})
+# What the ledger keeps: faults that say nothing of the object, so that nobody may take them for an absence.
+_HIDES_THE_TRUTH: Final = frozenset({FaultKind.THROTTLED, FaultKind.TRANSIENT, FaultKind.AMBIGUOUS})
+# A permit that did not come in time: the scope is limited, but no request of this call was refused.
+WAITED: Final = Verdict(kind=FaultKind.THROTTLED, load=Load.NONE, applied=Applied.NO, rule="waited-for-permit")
+
+
+def outcome_of(verdict: Verdict) -> Outcome:
+    """Return what a verdict says of the load, for the law."""
+    answered = verdict.kind in _ANSWERED and verdict.load is Load.NONE
+    if verdict.kind is FaultKind.CLIENT_BUG and verdict.request_id is None:
+        # Found on this side, by the SDK or in the caller's own code: no service has answered.
+        answered = False
+    return Outcome.SUCCEEDED if answered else _OUTCOMES[verdict.load]
+
+
+class Call:
+    """The attempts of one request; made for one task or thread, not to be shared.
+
+    `told` says that the store refuses the repeat of a write that was applied, so that it may be
+    repeated after a lost answer, and that a give-up after one is ambiguous. A `nested` call is sent
+    by the SDK while it prepares another one (S3 Express asks for a session): it takes no permit,
+    because at the cap it would wait for the one that waits for it.
+    """
+
+    __slots__ = (
+        "_machine", "_nested", "_permit", "_runtime", "_started_at", "give_up", "idempotent", "lost_answer", "name",
+        "operation", "path", "place", "policy", "told", "verdict",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        operation: Operation,
+        *,
+        name: str,
+        place: str,
+        path: ScopePath,
+        policy: Policy,
+        idempotent: bool,
+        told: bool = False,
+        nested: bool = False,
+    ) -> None:
+        self._runtime = runtime
+        self._started_at = runtime.clock.now()
+        self._machine = self._machine_of(policy)
+        self._permit: Permit | None = None
+        self.operation = operation
+        self.name = name
+        self.place = place
+        self.path = path
+        self.policy = policy
+        self.idempotent = idempotent
+        self.told = told
+        self.lost_answer = False
+        self._nested = nested
+        self.verdict: Verdict | None = None
+        self.give_up: GiveUp | None = None
+
+    def _machine_of(self, policy: Policy) -> AttemptMachine:
+        hold = body_hold()
+        if hold is None:
+            return AttemptMachine(policy, self._started_at)
+        hold.call = self
+        if hold.machine is None:
+            hold.machine = AttemptMachine(policy, self._started_at)
+        return hold.machine
+
+    @property
+    def attempts(self) -> int:
+        """Requests sent so far."""
+        return self._machine.attempts
+
+    # -- before an attempt -------------------------------------------------------------------------
+
+    def admit(self) -> None:
+        """Block until the scope admits the next attempt. Raises WaitedTooLong at the deadline."""
+        if self._nested:
+            self._sending()
+            return
+        try:
+            self._permit = self._runtime.gate.acquire(
+                self.path, self.policy, deadline_at=self._machine.deadline_at(), again=self.attempts > 0
+            )
+        except WaitedTooLong:
+            self._waited_too_long()
+            raise
+        self._sending()
+
+    async def admit_async(self) -> None:
+        """Suspend until the scope admits the next attempt. Raises WaitedTooLong at the deadline."""
+        if self._nested:
+            self._sending()
+            return
+        try:
+            self._permit = await self._runtime.gate.acquire_async(
+                self.path, self.policy, deadline_at=self._machine.deadline_at(), again=self.attempts > 0
+            )
+        except WaitedTooLong:
+            self._waited_too_long()
+            raise
+        self._sending()
+
+    def _sending(self) -> None:
+        now = self._runtime.clock.now()
+        if self._machine.state == "in_flight":
+            # The SDK itself goes again after an answer that is no fault of ours: a region redirect.
+            self._machine.on_progress(now)
+        self._machine.on_send(now)
+        permit = self._permit
+        if permit is not None and permit.waited_s and events.listening():
+            events.emit(
+                events.PermitWaited(at_s=now, scope=str(self.path), operation=self.name, waited_s=permit.waited_s)
+            )
+
+    def _waited_too_long(self) -> None:
+        if self.verdict is None:
+            self.verdict = WAITED
+        reason = self._machine.passed_deadline(self._runtime.clock.now()) or "deadline"
+        self._record(self.verdict, reason)
+
+    # -- after an attempt --------------------------------------------------------------------------
+
+    def succeeded(self, *, body_follows: bool = False) -> None:
+        """Note an answer that is none of our faults; with a body to come, its reader may keep the permit."""
+        self.verdict = self.give_up = None
+        permit = self._permit
+        if permit is None:
+            return
+        hold = body_hold() if body_follows else None
+        self._permit = None
+        if hold is not None:
+            permit.settle(Outcome.SUCCEEDED)
+            hold.free()
+            hold.permit = permit
+        else:
+            permit.free(Outcome.SUCCEEDED)
+
+    def failed(self, verdict: Verdict) -> None:
+        """Note what the attempt came to, and give the permit back."""
+        self.verdict = verdict
+        self.lost_answer = self.lost_answer or verdict.applied is Applied.MAYBE
+        permit, self._permit = self._permit, None
+        if permit is not None:
+            permit.free(outcome_of(verdict))
+        if events.listening():
+            events.emit(
+                events.AttemptFailed(
+                    at_s=self._runtime.clock.now(),
+                    scope=str(self.path),
+                    operation=self.name,
+                    attempt=self.attempts,
+                    verdict=verdict,
+                )
+            )
+
+    def close(self) -> None:
+        """Give back the permit, however the attempt ended; what was not settled counts as dropped."""
+        permit, self._permit = self._permit, None
+        if permit is not None:
+            permit.free()
+
+    def decide(self) -> float | None:
+        """Return the delay in seconds before the next attempt, or None if there is none."""
+        verdict = self.verdict
+        if verdict is None:
+            return None
+        if verdict.kind not in _HIDES_THE_TRUTH:
+            self._record(verdict, "not_retryable")
+            return None
+        gate, now = self._runtime.gate, self._runtime.clock.now()
+        budget, u = gate.budget_of(self.path, self.policy), gate.draw()
+        with gate.locked():
+            repeatable = self.idempotent or self.told
+            decision = self._machine.on_fault(verdict, now, u, idempotent=repeatable, budget=budget)
+        match decision:
+            case Retry(delay_s):
+                self._announce_retry(verdict, delay_s, now)
+                return delay_s
+            case GiveUpNow(reason):
+                self._record(verdict, reason)
+        return None
+
+    def _announce_retry(self, verdict: Verdict, delay_s: float, now: float) -> None:
+        _log.debug(
+            "%s %s: %s (%s), attempt %d, again in %.2f s",
+            self.name, self.place, verdict.kind, verdict.rule, self.attempts, delay_s,
+        )  # fmt: skip
+        if events.listening():
+            events.emit(
+                events.RetryScheduled(
+                    at_s=now,
+                    scope=str(self.path),
+                    operation=self.name,
+                    attempt=self.attempts,
+                    verdict=verdict,
+                    delay_s=delay_s,
+                )
+            )
+
+    def _record(self, verdict: Verdict, reason: Reason) -> None:
+        now = self._runtime.clock.now()
+        if self.told and self.lost_answer and verdict.kind in _HIDES_THE_TRUTH:
+            # Whatever ended it, an earlier attempt may have done the work.
+            verdict = replace(verdict, kind=FaultKind.AMBIGUOUS, applied=Applied.MAYBE, retryable=False)
+            self.verdict = verdict
+        if reason == "not_retryable" and verdict.kind is FaultKind.AMBIGUOUS:
+            reason = "ambiguous"
+        self.give_up = GiveUp(
+            operation=self.name,
+            path=self.place,
+            verdict=verdict,
+            attempts=self.attempts,
+            elapsed_s=now - self._started_at,
+            scope=str(self.path),
+            request_id=verdict.request_id,
+            reason=reason,
+        )
+        if verdict.kind in _HIDES_THE_TRUTH:
+            _log.warning("gave up: %s", GaveUp(self.give_up, RuntimeError()))
+            if events.listening():
+                events.emit(
+                    events.OperationGaveUp(at_s=now, scope=str(self.path), operation=self.name, record=self.give_up)
+                )
+
+    def gave_up(self, error: BaseException) -> GaveUp:
+        """Return the give-up to raise, and enter it in the operation's ledger."""
+        assert self.give_up is not None
+        gave_up = GaveUp(self.give_up, error)
+        self.operation.ledger.append(gave_up)
+        return gave_up
+
+    def hides_the_truth(self) -> bool:
+        """Say whether what was given up must not be taken for an answer about the object."""
+        return (
+            self.give_up is not None
+            and self.give_up.verdict is not None
+            and (self.give_up.verdict.kind in _HIDES_THE_TRUTH)
+        )

@@ -1,0 +1,426 @@
+"""Admission for threads and event loops alike: one counter, one first-in-first-out queue a lane.
+
+All state changes under one thread lock, held for microseconds; only the wake-ups differ between a
+blocked thread and a suspended task. A permit is handed over by the one who releases (no race for
+it afterwards), and whatever ends a wait early (KeyboardInterrupt, CancelledError, GeneratorExit, a
+deadline) gives it back.
+
+Answers go through an inbox, and whoever holds the lock reads it before and after its own work. So a
+finalizer (a suspended generator that is collected with a permit in it) may give a permit back even
+while its own thread is inside the lock: it only leaves a note.
+
+A KeyboardInterrupt may strike between any two steps, inside the lock too. What is in flight is
+therefore known by the permits that exist and not by a counter, each step can be done twice, and
+nothing is taken from a queue before it is dealt with: what an interrupt left half done is finished
+by the next who comes by, at the latest by the first of the queue, who looks every `_LOOK_AGAIN_S`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import random
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterator, MutableSequence
+from enum import Enum
+from threading import get_ident
+from typing import Final
+
+from resilient_io import events
+from resilient_io.control import budget, law
+from resilient_io.control.scopes import ScopePath
+from resilient_io.drive.clock import Clock
+from resilient_io.drive.scope import Lane, Level, ScopeTable, Waiter
+from resilient_io.drive.waiters import AnyWaiter, TaskWaiter, ThreadWaiter
+from resilient_io.policy import Policy
+
+# An alarm that is this much early is as good as right; it saves a wake-up.
+_SLACK_S: Final = 0.0005
+# The first of a queue looks by itself this often: a permit that was lost by all tells nobody.
+_LOOK_AGAIN_S: Final = 5.0
+
+
+class Outcome(str, Enum):
+    """What an answered or lost request says of the load."""
+
+    SUCCEEDED = "succeeded"
+    REFUSED = "refused"
+    SUSPECTED = "suspected"
+    DROPPED = "dropped"
+
+
+class WaitedTooLong(Exception):
+    """Raised by a wait for a permit that reached the caller's deadline; the caller turns it into its own error."""
+
+
+class Permit:
+    """The right to have one request in flight; settle it once, free it once.
+
+    `settle` tells the law how the request ended, `free` gives the slot back. Both are idempotent,
+    thread-safe, and safe in a finalizer. A permit that is lost without having been freed (a
+    KeyboardInterrupt can strike between any two steps) comes back with the next admission.
+    """
+
+    __slots__ = ("__weakref__", "_gate", "_lane", "_number", "_open", "policy", "sent_at", "waited_s")
+
+    def __init__(self, gate: Gate, lane: Lane, policy: Policy, sent_at: float, waited_s: float = 0.0) -> None:
+        self._gate = gate
+        self._lane = lane
+        self._number = next(gate._numbers)
+        self._open = True
+        self.policy = policy
+        self.sent_at: float | None = sent_at
+        self.waited_s = waited_s
+
+    def settle(self, outcome: Outcome) -> None:
+        """Tell every level of the scope how the request ended."""
+        self._gate._answer(self, outcome, last=False)
+
+    def free(self, outcome: Outcome = Outcome.DROPPED) -> None:
+        """Give the slot back and let the next caller go; `outcome` counts if the permit is not settled yet."""
+        if self._open:
+            self._gate._answer(self, outcome, last=True)
+
+    def __del__(self) -> None:
+        # No lock here: the collector may run while this very thread holds it.
+        # It may not even be made: an interrupt strikes in __init__ too.
+        if getattr(self, "_open", False):
+            self._gate._inbox.append((self, Outcome.DROPPED, True))
+
+
+class Gate:
+    """Admission for one process. Safe in any thread and any number of event loops."""
+
+    def __init__(self, clock: Clock, rng: random.Random) -> None:
+        self.clock = clock
+        self._rng = rng
+        self._lock = threading.Lock()
+        # The thread that took the lock last; while the lock is held, the one that holds it.
+        self._owner = 0
+        self._numbers = itertools.count()
+        self._inbox: deque[tuple[Permit | AnyWaiter, Outcome, bool]] = deque()
+        self._news: deque[events.LimitChanged] = deque()
+        self._table = ScopeTable()
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def acquire(
+        self, path: ScopePath, policy: Policy, *, deadline_at: float | None = None, again: bool = False
+    ) -> Permit:
+        """Block until the scope admits one request; first come, first served within a scope.
+
+        `again` puts a retry before those who have not sent yet: it has waited already, and its
+        caller's other work waits for it. Raises WaitedTooLong at `deadline_at` (same clock as
+        `clock.now()`).
+        """
+        permit = self._enter(path, policy)
+        if permit is not None:
+            return permit
+        waiter = ThreadWaiter(path, policy, again)
+        try:
+            while True:
+                timeout_s = self._step_queue(waiter, deadline_at)
+                if waiter.permit is not None:
+                    return waiter.permit
+                self.clock.wait(waiter.event, timeout_s)
+        except BaseException:
+            self._leave(waiter)
+            raise
+
+    async def acquire_async(
+        self, path: ScopePath, policy: Policy, *, deadline_at: float | None = None, again: bool = False
+    ) -> Permit:
+        """Suspend until the scope admits one request; the same queue as `acquire`."""
+        permit = self._enter(path, policy)
+        if permit is not None:
+            return permit
+        waiter = TaskWaiter(path, policy, again)
+        try:
+            while True:
+                timeout_s = self._step_queue(waiter, deadline_at)
+                if waiter.permit is not None:
+                    return waiter.permit
+                await self.clock.wait_async(waiter.future, timeout_s)
+        except BaseException:
+            self._leave(waiter)
+            raise
+
+    def _enter(self, path: ScopePath, policy: Policy) -> Permit | None:
+        """Return a permit if the scope admits one at once."""
+        me, permit = get_ident(), None
+        with self._lock:
+            self._owner = me
+            now = self.clock.now()
+            if self._inbox:
+                self._read_inbox(now)
+            lane = self._table.lane(path, policy, now)
+            if not lane.waiting and len(lane.open) < lane.cap and lane.ready_at(now, policy.rate_per_s) <= now:
+                permit = Permit(self, lane, policy, now)
+                self._send(permit, lane, now)
+        if self._inbox or self._news:
+            self._drain()
+        return permit
+
+    def _step_queue(self, waiter: AnyWaiter, deadline_at: float | None) -> float | None:
+        """Step the queue; return how long this waiter may sleep in seconds (None: until it is notified)."""
+        me = get_ident()
+        with self._lock:
+            self._owner = me
+            now = self.clock.now()
+            waiter.awaken()
+            # The lane is looked up under the lock that queues: in between it could be forgotten.
+            lane = waiter.lane or self._queue(waiter, now)
+            self._read_inbox(now)
+            if lane.waiting and lane.waiting[0] is waiter and len(lane.open) >= lane.cap:
+                self._sweep(lane, now)
+            self._pump(lane, now)
+            if waiter.permit is None and deadline_at is not None and now >= deadline_at:
+                raise WaitedTooLong
+            timeout_s = self._arm(waiter, lane, now, deadline_at)
+        self._drain()
+        return timeout_s
+
+    def _queue(self, waiter: AnyWaiter, now: float) -> Lane:
+        waiter.queued_at = now
+        lane = waiter.lane = self._table.lane(waiter.path, waiter.policy, now)
+        lane.leaf.tally.waited += 1
+        if waiter.again:
+            lane.waiting.appendleft(waiter)
+        else:
+            lane.waiting.append(waiter)
+        return lane
+
+    def _arm(self, waiter: AnyWaiter, lane: Lane, now: float, deadline_at: float | None) -> float | None:
+        """Set the waiter's alarm: the first of a queue that is held up by the rate alone needs one."""
+        if waiter.permit is not None:
+            return 0.0
+        until = math.inf if deadline_at is None else deadline_at
+        alarm = math.inf
+        if lane.waiting[0] is waiter:
+            alarm = now + _LOOK_AGAIN_S
+            if lane.in_flight < lane.cap:
+                alarm = min(alarm, lane.ready_at(now, waiter.policy.rate_per_s))
+        waiter.doze(alarm)
+        until = min(until, alarm)
+        return None if until == math.inf else until - now
+
+    def _leave(self, waiter: AnyWaiter) -> None:
+        """Undo a wait that ended early: the place in the queue, or the permit granted meanwhile."""
+        self._inbox.append((waiter, Outcome.DROPPED, True))
+        self._drain()
+
+    # -- stepping, with the lock held --------------------------------------------------------------
+
+    def _send(self, permit: Permit, lane: Lane, now: float) -> None:
+        lane.open[permit._number] = weakref.ref(permit)
+        u = self._rng.random()
+        for level in lane.levels:
+            law.on_send(level.rate, now, u)
+            level.in_flight += 1
+            tally = level.tally
+            tally.sent += 1
+            if level.in_flight > tally.peak_in_flight:
+                tally.peak_in_flight = level.in_flight
+        if permit.policy.rate_per_s is not None:
+            lane.leaf.given[0] -= 1.0
+
+    def _pump(self, lane: Lane, now: float) -> None:
+        """Grant to as many of the queue as may go; wake the new first one if its alarm is too late."""
+        while lane.waiting:
+            first = lane.waiting[0]
+            if first.permit is not None or not first.alive():
+                # Granted by one who was interrupted before this step; or its event loop was closed under it.
+                self._call(first, lane, now)
+                continue
+            if lane.in_flight >= lane.cap:
+                return
+            ready = lane.ready_at(now, first.policy.rate_per_s)
+            if ready > now:
+                if first.alarm_at <= ready + _SLACK_S or first.notify():
+                    return
+                lane.waiting.popleft()
+                continue
+            waited_s = now - first.queued_at
+            permit = first.permit = Permit(self, lane, first.policy, now, waited_s)
+            self._send(permit, lane, now)
+            lane.leaf.tally.waited_s += waited_s
+            self._call(first, lane, now)
+
+    def _call(self, first: Waiter, lane: Lane, now: float) -> None:
+        """Wake the first of the queue and take it out; what was granted to one who is gone goes to the next."""
+        if not first.notify() and first.permit is not None:
+            self._take(first.permit, lane, Outcome.DROPPED, True, now, pump=False)
+        lane.waiting.popleft()
+
+    # -- answering ---------------------------------------------------------------------------------
+
+    def _answer(self, permit: Permit, outcome: Outcome, *, last: bool) -> None:
+        me = get_ident()
+        if self._owner == me and self._lock.locked():
+            # A finalizer inside this thread's own locked section (or one that looks like it: no harm).
+            self._inbox.append((permit, outcome, last))
+        else:
+            with self._lock:
+                self._owner = me
+                now = self.clock.now()
+                if self._inbox:
+                    self._read_inbox(now)
+                self._take(permit, permit._lane, outcome, last, now)
+        if self._inbox or self._news:
+            self._drain()
+
+    def _drain(self) -> None:
+        """Read the inbox, unless this thread is inside the lock already: then its end does it."""
+        me = get_ident()
+        while self._inbox:
+            if self._owner == me and self._lock.locked():
+                return
+            with self._lock:
+                self._owner = me
+                self._read_inbox(self.clock.now())
+        while self._news:
+            self._tell()
+
+    def _read_inbox(self, now: float) -> None:
+        while self._inbox:
+            sender, outcome, last = self._inbox[0]
+            if isinstance(sender, Permit):
+                self._take(sender, sender._lane, outcome, last, now)
+            elif sender.lane is not None:
+                _forget(sender.lane, sender)
+                self._take(sender.permit, sender.lane, outcome, last, now)
+            self._inbox.popleft()
+
+    def _take(
+        self, permit: Permit | None, lane: Lane, outcome: Outcome, last: bool, now: float, *, pump: bool = True
+    ) -> None:
+        if permit is not None:
+            if permit.sent_at is not None:
+                self._settle(permit, outcome, permit.sent_at, now)
+            if last:
+                self._free(permit, lane)
+        if pump and lane.waiting:
+            self._pump(lane, now)
+
+    def _settle(self, permit: Permit, outcome: Outcome, sent_at: float, now: float) -> None:
+        permit.sent_at = None
+        lane = permit._lane
+        leaf = lane.levels[-1]
+        before = law.rate_per_s(leaf.rate) if events.listening() else None
+        if outcome is Outcome.SUCCEEDED:
+            backlog = bool(lane.waiting)
+            for level in lane.levels:
+                law.on_success(level.rate, now, sent_at, backlog=backlog)
+                level.tally.succeeded += 1
+            budget.on_success(leaf.budget, permit.policy.retry_budget, permit.policy.retry_budget_burst)
+        else:
+            self._settle_failed(lane, outcome, sent_at, now)
+        if before is not None:
+            self._note_change(lane, before, now)
+
+    def _settle_failed(self, lane: Lane, outcome: Outcome, sent_at: float, now: float) -> None:
+        # A refusal is the prefix's own unless the service says whose it is: the levels above only count it.
+        for level in lane.levels[:-1]:
+            law.on_dropped(level.rate, now)
+            level.tally.count(outcome)
+        rate = lane.leaf.rate
+        lane.leaf.tally.count(outcome)
+        match outcome:
+            case Outcome.REFUSED:
+                law.on_refusal(rate, now, sent_at, self._rng.random())
+            case Outcome.SUSPECTED:
+                law.on_suspected(rate, now, sent_at, self._rng.random())
+            case _:
+                law.on_dropped(rate, now)
+
+    def _free(self, permit: Permit, lane: Lane) -> None:
+        if lane.open.pop(permit._number, None) is not None:
+            for level in lane.levels:
+                level.in_flight -= 1
+        permit._open = False
+
+    def _sweep(self, lane: Lane, now: float) -> None:
+        """Take back the slots of permits that are gone without a word: an interrupt struck in their finalizer."""
+        for number in [number for number, permit in lane.open.items() if permit() is None]:
+            del lane.open[number]
+            for level in lane.levels:
+                level.in_flight -= 1
+                level.tally.dropped += 1
+                law.on_dropped(level.rate, now)
+
+    # -- telling -----------------------------------------------------------------------------------
+
+    def _note_change(self, lane: Lane, before: float, now: float) -> None:
+        """Keep the news that a limit was entered, cut or lifted; its slow growth is none."""
+        after = law.rate_per_s(lane.leaf.rate)
+        if before == after or (after > before and after != math.inf):
+            return
+        reason = "lifted" if after == math.inf else "entered" if before == math.inf else "cut"
+        self._news.append(
+            events.LimitChanged(
+                at_s=now,
+                scope=str(lane.path),
+                rate_per_s=None if after == math.inf else after,
+                previous_rate_per_s=None if before == math.inf else before,
+                reason=reason,
+            )
+        )
+
+    def _tell(self) -> None:
+        """Emit one piece of news; outside the lock, because an observer may do anything."""
+        try:
+            event = self._news.popleft()
+        except IndexError:
+            return
+        events.emit(event)
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def draw(self) -> float:
+        """Return a uniform in [0, 1) from this process's own generator."""
+        return self._rng.random()
+
+    def budget_of(self, path: ScopePath, policy: Policy) -> MutableSequence[float]:
+        """Return the retry budget of a scope; step it with `locked`."""
+        with self.locked():
+            return self._table.lane(path, policy, self.clock.now()).leaf.budget
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock, for a decision that steps a shared record; never wait inside."""
+        me = get_ident()
+        try:
+            with self._lock:
+                self._owner = me
+                yield
+        finally:
+            self._drain()
+
+    def levels(self) -> list[Level]:
+        """Return all levels that this process knows; read them as a snapshot."""
+        with self.locked():
+            return self._table.levels()
+
+    def lanes(self) -> list[Lane]:
+        """Return all lanes that this process knows; read them as a snapshot."""
+        with self.locked():
+            return self._table.lanes()
+
+    def after_fork(self) -> None:
+        """Make this gate, left over from the parent, harmless: a permit freed here must not hang on a lock.
+
+        The lock may have been held by a thread that does not exist in the child.
+        """
+        self._lock = threading.Lock()
+        self._owner = 0
+        self._inbox.clear()
+        self._news.clear()
+
+
+def _forget(lane: Lane, waiter: AnyWaiter) -> None:
+    # An interrupt may have struck before it was queued, or after it was granted.
+    with contextlib.suppress(ValueError):
+        lane.waiting.remove(waiter)
