@@ -1,0 +1,80 @@
+"""The SDK's own exceptions, told what the library knows of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from resilient_io.classify.fault import FaultKind
+from resilient_io.drive.call import Call
+from resilient_io.errors import AmbiguousWriteError, GiveUp, message_of
+
+# What our own first try looks like to our second one.
+_ECHO_STATUSES = (404, 409, 412)
+
+
+class WaitedForPermit(ReadTimeoutError):
+    """A request that was never sent: its scope did not admit it before the deadline."""
+
+    fmt = "The deadline passed before the scope admitted a request to {endpoint_url}"
+
+
+class AmbiguousWriteRefused(ClientError, AmbiguousWriteError):
+    """A write that was refused as already done, after an attempt whose answer was lost: perhaps by our own hand.
+
+    Its code is AmbiguousWrite, because code that reads PreconditionFailed or NoSuchUpload there would take
+    it for the work of somebody else; the store's code is `response["Error"]["StoreCode"]`.
+    """
+
+    def __init__(self, error_response: Any, operation_name: str, record: GiveUp | None = None) -> None:
+        ClientError.__init__(self, error_response, operation_name)
+        self.record = record if record is not None else GiveUp()
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.response, self.operation_name, self.record)
+
+
+def unless_an_echo(error: Exception, call: Call) -> Exception:
+    """Return the error for a client's caller: the SDK's own, unless it may be the echo of our own success."""
+    record, verdict = call.give_up, call.verdict
+    if record is None or verdict is None or not isinstance(error, ClientError):
+        return error
+    response: dict[str, Any] = {**error.response}
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    if verdict.kind is not FaultKind.AMBIGUOUS or not call.lost_answer or status not in _ECHO_STATUSES:
+        return error
+    stated = dict(response.get("Error") or {})
+    stated.pop("Condition", None)
+    stated.update(Code="AmbiguousWrite", StoreCode=stated.get("Code"), Message=message_of(record))
+    return AmbiguousWriteRefused({**response, "Error": stated}, call.name, record)
+
+
+def waited_too_long(call: Call) -> Exception:
+    """Return the botocore error for a call whose wait for a permit reached the deadline."""
+    return WaitedForPermit(endpoint_url=call.path.endpoint)
+
+
+def annotated(error: BaseException, call: Call) -> None:
+    """Give the SDK's error the attributes of ours, and its text what was tried.
+
+    The class stays: a boto3 user's `except ClientError` must go on to catch it.
+    """
+    if getattr(error, "resilient_io_gave_up", False):
+        return  # s3transfer raises the error that ended one part in the bodies of the others
+    record = call.give_up
+    facts: dict[str, Any] = {
+        "verdict": call.verdict,
+        "attempts": call.attempts,
+        "scope": str(call.path),
+        "elapsed_s": record.elapsed_s if record is not None else 0.0,
+        "request_id": call.verdict.request_id if call.verdict is not None else None,
+    }
+    if record is not None and call.hides_the_truth():
+        facts["resilient_io_gave_up"] = True
+        error.args = (f"{error} [{message_of(record)}]", *error.args[1:])
+    for name, value in facts.items():
+        try:
+            setattr(error, name, value)
+        except AttributeError:
+            return

@@ -1,0 +1,257 @@
+"""`ResilientS3FileSystem`: s3fs's filesystem with the hooks in its clients and its own retries off."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from typing import Any
+
+from botocore.exceptions import ClientError
+from fsspec.asyn import get_loop, sync_wrapper
+from fsspec.callbacks import DEFAULT_CALLBACK
+from fsspec.utils import stringify_path
+from s3fs import S3FileSystem
+from s3fs.errors import translate_boto_error
+
+from resilient_io import policy as policies
+from resilient_io.aws import privates, reading
+from resilient_io.aws.file import ResilientS3File
+from resilient_io.aws.hooks import harden, hardening_of
+from resilient_io.drive.guard import guard_filesystem, guarded
+from resilient_io.errors import GiveUp, ObjectChanged
+
+# Read at import, before `aws.sessions` may turn it down.
+_STOCK_ROUNDS: int = S3FileSystem.retries
+
+# A file opened to be read begins with a GET of this many bytes instead of a HEAD: a small object
+# is then whole, and a large one has cost no request more.
+FIRST_READ_BYTES = 256 * 2**10
+
+
+class ResilientS3FileSystem(S3FileSystem):  # type: ignore[misc]  # s3fs is untyped
+    """s3fs's filesystem: same URLs, options, classes and errors; throttling is survived and shared.
+
+    `resilience` holds policy fields, a preset's name, JSON, or False (stock behaviour). It is JSON
+    like the other storage options, so that pickles, `to_json` and spawned workers keep it; the
+    policy itself is found anew for each call, so `configure()` reaches cached instances too.
+
+    Safe in threads and in any event loop, as s3fs is. An instance inherited over fork starts anew
+    in the child.
+    """
+
+    protocol = ("s3", "s3a", "rs3")
+    _pid: int
+    _loop: Any
+    _s3: Any
+    session: Any
+
+    def __init__(self, *args: Any, resilience: object = None, **kwargs: Any) -> None:
+        self._overlay = policies.overlay(resilience)
+        self.resilience = resilience
+        policy = policies.resolve(self._overlay)
+        config = dict(kwargs.get("config_kwargs") or {})
+        # aiohttp queues what exceeds its pool, where no scope could see it.
+        config.setdefault("max_pool_connections", max(policy.max_concurrency, 64))
+        super().__init__(*args, **{**kwargs, "config_kwargs": config})
+
+    @property
+    def retries(self) -> int:
+        """Rounds of s3fs's own retry loop: one, because the hooks own the retry."""
+        return 1 if self._enabled() else _STOCK_ROUNDS
+
+    def _enabled(self) -> bool:
+        return policies.resolve(self._overlay).enabled
+
+    # -- clients -----------------------------------------------------------------------------------
+
+    async def set_session(self, refresh: bool = False, kwargs: Any = None) -> Any:
+        """Return the client, made if need be, with the hooks in it."""
+        if self._pid != os.getpid():
+            self._start_anew()
+        client = await super().set_session(refresh=refresh, kwargs=kwargs or {})
+        return self._hardened(client)
+
+    _connect = set_session
+    connect = sync_wrapper(set_session)
+
+    async def get_s3(self, bucket: str | None = None) -> Any:
+        """Return the client for this bucket's region, with the hooks in it."""
+        return self._hardened(await super().get_s3(bucket))
+
+    def _hardened(self, client: Any) -> Any:
+        return client if hardening_of(client) is not None else harden(client, self._overlay)
+
+    # -- fork --------------------------------------------------------------------------------------
+
+    @property
+    def loop(self) -> Any:
+        """The event loop of this process; an instance inherited over fork gets a new one here."""
+        if self._pid != os.getpid():
+            self._start_anew()
+        return self._loop
+
+    def _start_anew(self) -> None:
+        """Forget the parent's loop and connections; a thread of the parent may hold any of their locks."""
+        with _fork_lock:
+            if self._pid == os.getpid():
+                return
+            privates.leave_behind(self._s3, getattr(self, "_s3creator", None), self.session, self._loop)
+            self._s3 = self._s3creator = None
+            if self._session_is_owned:
+                self.session = None
+            self._set_session_lock = asyncio.Lock()
+            self._loop = None if self.asynchronous else get_loop()
+            self._pid = os.getpid()
+
+    @staticmethod
+    def close_session(loop: Any, s3: Any) -> None:
+        """Close the client's connections; those that a fork brought along are the parent's, and stay as they are."""
+        made = hardening_of(getattr(s3, "_client", None))
+        if made is not None and made.pid != os.getpid():
+            privates.leave_behind(loop, s3)
+            return
+        S3FileSystem.close_session(loop, s3)
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    async def _cat_file(
+        self,
+        path: str,
+        version_id: str | None = None,
+        start: int | None = None,
+        end: int | None = None,
+        chunksize: int | None = None,
+        max_concurrency: int | None = None,
+        **kwargs: Any,
+    ) -> bytes:
+        """Return the bytes of an object, or of a part of it, with one GET and no HEAD before it."""
+        if not self._enabled():
+            given = _given(chunksize=chunksize, max_concurrency=max_concurrency)
+            stock: bytes = await super()._cat_file(path, version_id, start, end, **given, **kwargs)
+            return stock
+        request = {**self._request_for(path, version_id), **kwargs}
+        try:
+            if start is not None or end is not None:
+                asked = await self._process_limits(path, start, end)
+                return await reading.read_range(self, {**request, "Range": asked})
+            return await reading.read_object(self, request, **self._blocks(chunksize, max_concurrency))
+        except reading.Changed as error:
+            raise _changed(path) from error
+
+    async def _get_file(
+        self,
+        rpath: str,
+        lpath: str,
+        callback: Any = DEFAULT_CALLBACK,
+        version_id: str | None = None,
+        chunksize: int | None = None,
+        max_concurrency: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Write an object to a local file; after an error no part of it is left there."""
+        if not self._enabled():
+            given = _given(chunksize=chunksize, max_concurrency=max_concurrency)
+            await super()._get_file(rpath, lpath, callback, version_id, **given, **kwargs)
+            return
+        if os.path.isdir(lpath):
+            return
+        request, blocks = self._request_for(rpath, version_id), self._blocks(chunksize, max_concurrency)
+        try:
+            await reading.read_to_file(self, request, lpath, callback=callback, **blocks)
+        except reading.Changed as error:
+            raise _changed(rpath) from error
+
+    def _request_for(self, path: str, version_id: str | None) -> dict[str, Any]:
+        bucket, key, version = self.split_path(path)
+        request = {"Bucket": bucket, "Key": key}
+        if version_id or version:
+            request["VersionId"] = version_id or version
+        return request
+
+    def _blocks(self, chunksize: int | None, max_concurrency: int | None) -> dict[str, int]:
+        return {
+            "block_bytes": chunksize or self.default_block_size,
+            "side_by_side": max_concurrency or self.max_concurrency,
+        }
+
+    def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> Any:
+        """Open a file; one to be read begins with its first bytes instead of a HEAD."""
+        if not self._enabled():
+            return super()._open(path, mode, **kwargs)
+        options = self._file_options(**kwargs)
+        first = None
+        if mode == "rb" and options["size"] is None and not self.version_aware and self._ls_from_cache_of(path) is None:
+            first = self._first_bytes(path, min(FIRST_READ_BYTES, options["block_size"]), options["requester_pays"])
+        return ResilientS3File(self, path, mode, first=first, **options)
+
+    def _file_options(
+        self,
+        block_size: int | None = None,
+        acl: Any = False,
+        version_id: str | None = None,
+        fill_cache: bool | None = None,
+        cache_type: str | None = None,
+        autocommit: bool = True,
+        size: int | None = None,
+        requester_pays: bool | None = None,
+        cache_options: Any = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Return the options of a file with s3fs's defaults filled in."""
+        if version_id and not self.version_aware:
+            raise ValueError("version_id cannot be given: this filesystem was not made with version_aware=True")
+        return {
+            "block_size": self.default_block_size if block_size is None else block_size,
+            "acl": acl or self.s3_additional_kwargs.get("ACL") or self.s3_additional_kwargs.get("acl") or False,
+            "version_id": version_id,
+            "fill_cache": self.default_fill_cache if fill_cache is None else fill_cache,
+            "s3_additional_kwargs": {**self.s3_additional_kwargs, **kwargs},
+            "cache_type": cache_type or self.default_cache_type,
+            "autocommit": autocommit,
+            "requester_pays": self.requester_pays if requester_pays is None else requester_pays,
+            "cache_options": cache_options,
+            "size": size,
+        }
+
+    def _ls_from_cache_of(self, path: str) -> Any:
+        return self._ls_from_cache(self._strip_protocol(stringify_path(path)))
+
+    @guarded("open")
+    async def _first(self, path: str, length_bytes: int, requester_pays: bool) -> reading.First | None:
+        bucket, key, version = self.split_path(path)
+        if not key or version:
+            return None
+        request: dict[str, Any] = {"Bucket": bucket, "Key": key}
+        if requester_pays != self.requester_pays:
+            # None takes the filesystem's own default out again.
+            request["RequestPayer"] = "requester" if requester_pays else None
+        try:
+            return await reading.read_first(self, request, length_bytes)
+        except ClientError as error:
+            raise translate_boto_error(error) from error
+
+    _first_bytes = sync_wrapper(_first)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """Return the options that were given; older s3fs does not know all of them."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _changed(path: str) -> ObjectChanged:
+    """Return the error for an object that was replaced between two requests for its bytes."""
+    record = GiveUp(operation="GetObject", path=path)
+    return ObjectChanged(f"GetObject {path}: the object was replaced while it was being read", record=record)
+
+
+_fork_lock = threading.Lock()
+if hasattr(os, "register_at_fork"):
+
+    def _new_fork_lock() -> None:
+        global _fork_lock
+        _fork_lock = threading.Lock()
+
+    os.register_at_fork(after_in_child=_new_fork_lock)
+
+guard_filesystem(ResilientS3FileSystem, sync_wrapper)

@@ -1,0 +1,392 @@
+"""The hooks at each attempt of an S3 client of botocore or aiobotocore.
+
+    client._make_api_call      one request with its attempts: the Operation and the Call are made here
+    endpoint.create_request    before each attempt, and before credentials and signing: admission
+    endpoint._get_response     the attempt itself: its end is classified, its permit comes back
+    needs-retry.s3             between attempts: the decision, and the backoff
+
+No pair of botocore's public events brackets an attempt (a cancelled one ends in neither), and a
+wait after signing makes signatures stale; a presigned URL is signed without being sent and passes
+none of these.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from resilient_io import policy as policies
+from resilient_io.aws import faults, keys, privates, transfer
+from resilient_io.aws.errors import annotated, unless_an_echo, waited_too_long
+from resilient_io.classify.operations import is_idempotent, repeat_is_told
+from resilient_io.drive.call import Call
+from resilient_io.drive.gate import WaitedTooLong
+from resilient_io.drive.operation import Operation, Surface, current, entered
+from resilient_io.drive.runtime import runtime
+from resilient_io.errors import GaveUp, NotForkSafe
+
+_hardened: weakref.WeakSet[Any] = weakref.WeakSet()
+_MARK = "_resilient_io_hardening"
+_CLEANING_UP = frozenset({"AbortMultipartUpload"})
+
+
+class _S3Call(Call):
+    """A request to S3, with the name that says whether it is conditional."""
+
+    __slots__ = ("judged_as",)
+
+    def __init__(self, *args: Any, judged_as: str, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.judged_as = judged_as
+
+
+_call: ContextVar[_S3Call | None] = ContextVar("resilient_io_aws_call", default=None)
+
+
+@dataclass(slots=True, eq=False)
+class Hardening:
+    """What was changed about one client, and how to change it back."""
+
+    client: Any
+    overlay: Mapping[str, object]
+    pid: int = field(default_factory=os.getpid)
+    stock_retry: Callable[..., Any] | None = None
+    undo: list[Callable[[], None]] = field(default_factory=list)
+
+
+def hardening_of(client: Any) -> Hardening | None:
+    """Return what was done to this client, or None."""
+    found: Hardening | None = getattr(client, "__dict__", {}).get(_MARK)
+    return found
+
+
+def harden(client: Any, policy: object = None) -> Any:
+    """Put the hooks into an S3 client, sync or async; return the same client. Idempotent.
+
+    A boto3 resource stands for its client. A second call only changes the policy. Raises ValueError
+    for a client of another service.
+    """
+    overlay = policies.overlay(policy)
+    resource, client = client, _client_of(client)
+    known = hardening_of(client)
+    if known is None:
+        _hook(client, overlay)
+    elif policy is not None:
+        known.overlay = overlay
+        _widen_pool(known)
+    return resource
+
+
+def _client_of(thing: Any) -> Any:
+    """Return the S3 client that a client or a boto3 resource is or has."""
+    meta = getattr(thing, "meta", None)
+    client = getattr(meta, "client", thing)
+    service = getattr(getattr(getattr(client, "meta", None), "service_model", None), "service_name", None)
+    if service is None:
+        raise ValueError(f"harden() takes an S3 client of boto3 or aiobotocore, or a boto3 resource, not {thing!r}")
+    if service != "s3":
+        raise ValueError(f"harden() knows S3 clients; this one is for {service!r}")
+    return client
+
+
+def _hook(client: Any, overlay: Mapping[str, object]) -> None:
+    privates.check(client)
+    done = Hardening(client, overlay)
+    _silence_stock_retries(done)
+    if privates.is_async(client):
+        _hook_async(done)
+    else:
+        _hook_sync(done)
+        transfer.carry(done)
+    _widen_pool(done)
+    client.__dict__[_MARK] = done
+    _hardened.add(client)
+
+
+def _widen_pool(done: Hardening) -> None:
+    undo = privates.widen_pool(done.client, policies.resolve(done.overlay).max_concurrency)
+    if undo is not None:
+        done.undo.append(undo)
+
+
+def soften(client: Any) -> None:
+    """Make a hardened client (or the one of a resource) what it was."""
+    client = getattr(getattr(client, "meta", None), "client", client)
+    done = client.__dict__.pop(_MARK, None)
+    if done is not None:
+        for step in reversed(done.undo):
+            step()
+        _hardened.discard(client)
+
+
+def soften_all() -> None:
+    """Make every hardened client of this process what it was."""
+    for client in list(_hardened):
+        soften(client)
+
+
+def hardened_clients() -> int:
+    """Return how many living clients of this process are hardened."""
+    return len(_hardened)
+
+
+# -- the parts that sync and async share -------------------------------------------------------------
+
+
+def _silence_stock_retries(done: Hardening) -> None:
+    """Take botocore's retry handler and adaptive's limiter out; one owner of the retry is enough."""
+    events, stock = done.client.meta.events, privates.stock_retry_handler(done.client)
+    done.stock_retry = stock
+    if stock is not None:
+        events.unregister(privates.STOCK_RETRY_EVENT, unique_id=privates.STOCK_RETRY_ID)
+        done.undo.append(lambda: events.register(privates.STOCK_RETRY_EVENT, stock, unique_id=privates.STOCK_RETRY_ID))
+    for event, handler in privates.adaptive_limiter_handlers(done.client):
+        events.unregister(event, handler)
+        done.undo.append(functools.partial(events.register, event, handler))
+
+
+def _put(done: Hardening, owner: Any, name: str, replacement: Callable[..., Any]) -> None:
+    """Shadow a method of one object; the class and its other instances stay as they are."""
+    owner.__dict__[name] = replacement
+    done.undo.append(lambda: owner.__dict__.pop(name, None))
+
+
+def _begin(done: Hardening, name: str, params: Mapping[str, Any], operation: Operation) -> _S3Call | None:
+    """Return the call to make, or None if the library is switched off."""
+    policy = operation.policy(done.overlay)
+    if not policy.enabled:
+        return None
+    if operation.surface is Surface.FILESYSTEM and operation.ledger and name not in _CLEANING_UP:
+        # s3fs asks in another way when a request fails; after a give-up that would be a second round.
+        raise operation.ledger[-1]
+    judged_as = keys.judged_as(name, params)
+    return _S3Call(
+        runtime(),
+        operation,
+        name=name,
+        place=keys.place_of(params),
+        path=keys.scope_of(name, params, done.client.meta.endpoint_url, policy),
+        policy=policy,
+        idempotent=is_idempotent(judged_as),
+        told=repeat_is_told(judged_as),
+        nested=_call.get() is not None,
+        judged_as=judged_as,
+    )
+
+
+def _entered(done: Hardening, name: str, params: Mapping[str, Any]) -> AbstractContextManager[Operation]:
+    """Return the block in which a request works for the operation above it, or else for one of its own."""
+    outer = current()
+    if outer is not None:
+        return nullcontext(outer)
+    return entered(Operation(name=name, path=keys.place_of(params), surface=Surface.CLIENT, overlay=done.overlay))
+
+
+def _note(call: _S3Call, answer: Any, error: BaseException | None, streaming: bool) -> None:
+    """Tell the call what its attempt came to."""
+    if error is not None:
+        call.failed(faults.verdict_of_error(error, call.judged_as))
+        return
+    http, parsed = answer
+    verdict = faults.verdict_of_answer(
+        parsed, http.status_code, call.judged_as, whole=not streaming, lost_answer=call.lost_answer
+    )
+    if verdict is None:
+        call.succeeded(body_follows=streaming)
+    else:
+        call.failed(verdict)
+
+
+def _late_fault(call: _S3Call, response: Any) -> None:
+    """Older botocore finds the error inside a 200 only while it decides on the retry: look again."""
+    if call.verdict is None and response is not None and "Error" in response[1]:
+        http, parsed = response
+        verdict = faults.verdict_of_answer(parsed, http.status_code, call.judged_as, lost_answer=call.lost_answer)
+        if verdict is not None:
+            call.failed(verdict)
+
+
+def _checked(call: _S3Call | None, answer: Any) -> Any:
+    """Return the answer; raise the error inside it where it was given up on, or would get lost above."""
+    if call is None:
+        return answer
+    filesystem = call.operation.surface is Surface.FILESYSTEM
+    # s3fs looks at what a bulk delete deleted and never at what it did not.
+    if call.give_up is not None or (filesystem and call.name == "DeleteObjects"):
+        error = faults.error_inside(answer, call.judged_as)
+        if error is not None:
+            raise error
+    return answer
+
+
+def _outcome(call: Call, error: Exception) -> Exception:
+    """Return the error that the layer above should see."""
+    if isinstance(error, GaveUp):
+        return error
+    if isinstance(error, WaitedTooLong):
+        error = waited_too_long(call)
+    annotated(error, call)
+    if call.give_up is None or not call.hides_the_truth():
+        return error
+    gave_up = call.gave_up(error)
+    # Above a filesystem's request stand layers that swallow OSErrors and translate ClientErrors.
+    return gave_up if call.operation.surface is Surface.FILESYSTEM else unless_an_echo(error, call)
+
+
+# -- sync --------------------------------------------------------------------------------------------
+
+
+def _hook_sync(done: Hardening) -> None:
+    client, endpoint = done.client, privates.endpoint_of(done.client)
+    make_api_call, create_request = client._make_api_call, endpoint.create_request
+    get_response = endpoint._get_response
+
+    def call_once(operation_name: str, api_params: Mapping[str, Any]) -> Any:
+        _renew_after_fork(done)
+        with _entered(done, operation_name, api_params) as operation:
+            call = _begin(done, operation_name, api_params, operation)
+            token = _call.set(call)
+            try:
+                return _checked(call, make_api_call(operation_name, api_params))
+            except Exception as error:
+                if call is None:
+                    raise
+                seen = _outcome(call, error)
+                if seen is error:
+                    raise
+                raise seen from error
+            finally:
+                _call.reset(token)
+                if call is not None:
+                    call.close()
+
+    def admitted_request(params: Any, operation_model: Any = None) -> Any:
+        call = _call.get()
+        if call is not None and operation_model is not None:
+            call.admit()
+        return create_request(params, operation_model)
+
+    def one_attempt(request: Any, operation_model: Any, context: Any) -> Any:
+        call = _call.get()
+        if call is None:
+            return get_response(request, operation_model, context)
+        try:
+            answer, error = get_response(request, operation_model, context)
+        except Exception as raised:
+            # Parsing stands outside botocore's own try: hand it on as what it is, a failed attempt.
+            answer, error = None, raised
+        _note(call, answer, error, operation_model.has_streaming_output)
+        return answer, error
+
+    def decide(response: Any = None, **rest: Any) -> Any:
+        call = _call.get()
+        if call is None:
+            return done.stock_retry(response=response, **rest) if done.stock_retry is not None else None
+        _late_fault(call, response)
+        delay_s = call.decide()
+        if delay_s is None:
+            return None
+        runtime().clock.sleep(delay_s)
+        return 0
+
+    _put(done, client, "_make_api_call", call_once)
+    _put(done, endpoint, "create_request", admitted_request)
+    _put(done, endpoint, "_get_response", one_attempt)
+    _register_decision(done, decide)
+
+
+def _renew_after_fork(done: Hardening) -> None:
+    if done.pid != os.getpid():
+        privates.forget_connections(done.client)
+        done.pid = os.getpid()
+
+
+def _register_decision(done: Hardening, decide: Callable[..., Any]) -> None:
+    events = done.client.meta.events
+    events.register_first(privates.STOCK_RETRY_EVENT, decide)
+    done.undo.append(lambda: events.unregister(privates.STOCK_RETRY_EVENT, decide))
+
+
+# -- async -------------------------------------------------------------------------------------------
+
+
+def _hook_async(done: Hardening) -> None:
+    client, endpoint = done.client, privates.endpoint_of(done.client)
+    make_api_call, create_request = client._make_api_call, endpoint.create_request
+    get_response = endpoint._get_response
+
+    async def call_once(operation_name: str, api_params: Mapping[str, Any]) -> Any:
+        _refuse_after_fork(done)
+        with _entered(done, operation_name, api_params) as operation:
+            call = _begin(done, operation_name, api_params, operation)
+            token = _call.set(call)
+            try:
+                return _checked(call, await make_api_call(operation_name, api_params))
+            except Exception as error:
+                if call is None:
+                    raise
+                seen = _outcome(call, error)
+                if seen is error:
+                    raise
+                raise seen from error
+            finally:
+                _call.reset(token)
+                if call is not None:
+                    call.close()
+
+    async def admitted_request(params: Any, operation_model: Any = None) -> Any:
+        call = _call.get()
+        if call is not None and operation_model is not None:
+            await call.admit_async()
+        return await create_request(params, operation_model)
+
+    async def one_attempt(request: Any, operation_model: Any, context: Any) -> Any:
+        call = _call.get()
+        if call is None:
+            return await get_response(request, operation_model, context)
+        try:
+            answer, error = await get_response(request, operation_model, context)
+        except Exception as raised:
+            answer, error = None, raised
+        _note(call, answer, error, operation_model.has_streaming_output)
+        return answer, error
+
+    async def decide(response: Any = None, **rest: Any) -> Any:
+        call = _call.get()
+        if call is None:
+            return await _stock_decision(done, response, rest)
+        _late_fault(call, response)
+        delay_s = call.decide()
+        if delay_s is None:
+            return None
+        await runtime().clock.sleep_async(delay_s)
+        return 0
+
+    _put(done, client, "_make_api_call", call_once)
+    _put(done, endpoint, "create_request", admitted_request)
+    _put(done, endpoint, "_get_response", one_attempt)
+    _register_decision(done, decide)
+    undo_resend = privates.forbid_resend(client)
+    if undo_resend is not None:
+        done.undo.append(undo_resend)
+
+
+async def _stock_decision(done: Hardening, response: Any, rest: Mapping[str, Any]) -> Any:
+    if done.stock_retry is None:
+        return None
+    decision = done.stock_retry(response=response, **rest)
+    return await decision if hasattr(decision, "__await__") else decision
+
+
+def _refuse_after_fork(done: Hardening) -> None:
+    if done.pid != os.getpid():
+        raise NotForkSafe(
+            "this aiobotocore client was made before the process forked, and its event loop does not run here; "
+            "make the client (or the filesystem) in the worker, or start workers with the spawn method"
+        )

@@ -1,0 +1,47 @@
+"""The scope of an S3 request, from the parameters as the caller gave them.
+
+The URL would not do: it differs with the addressing style, and names an access point where the
+caller named its ARN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from resilient_io.classify.operations import op_class
+from resilient_io.control.scopes import ScopePath, prefix_of, scope_path
+from resilient_io.policy import Policy
+
+
+def scope_of(operation: str, params: Mapping[str, Any], endpoint: str, policy: Policy) -> ScopePath:
+    """Return the scope under which a request of this operation is counted."""
+    bucket = params.get("Bucket")
+    kind = op_class(operation).value
+    if not isinstance(bucket, str) or not bucket:
+        return scope_path(endpoint=endpoint, op_class=kind)
+    prefix = prefix_of(_key_of(params), depth=policy.prefix_depth, rule=policy.prefix_rule)
+    return scope_path(endpoint=endpoint, op_class=kind, bucket=bucket, prefix=prefix)
+
+
+def place_of(params: Mapping[str, Any]) -> str:
+    """Return the URL of what a request is about, for people: `s3://bucket/key`."""
+    bucket = params.get("Bucket")
+    return f"s3://{bucket}/{_key_of(params)}".rstrip("/") if bucket else "s3://"
+
+
+def judged_as(operation: str, params: Mapping[str, Any]) -> str:
+    """Return the name under which faults of this request are judged: a conditional write says so in it."""
+    for condition in ("IfNoneMatch", "IfMatch"):
+        if params.get(condition) is not None:
+            return f"{operation}-{condition}"
+    return f"{operation}-append" if params.get("WriteOffsetBytes") is not None else operation
+
+
+def _key_of(params: Mapping[str, Any]) -> str:
+    """Return the key, a listing's prefix, or the first key of a bulk delete."""
+    key = params.get("Key") or params.get("Prefix")
+    if key is None:
+        objects = (params.get("Delete") or {}).get("Objects") or ()
+        key = objects[0].get("Key") if objects else None
+    return key if isinstance(key, str) else ""

@@ -1,0 +1,171 @@
+"""Every private attribute of botocore, aiobotocore, aiohttp and urllib3 that this library touches.
+
+Each stands in one function here. `check` runs at hardening and says plainly which one is missing,
+so that a new SDK fails at start-up and not in the middle of a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+STOCK_RETRY_ID = "retry-config-s3"
+STOCK_RETRY_EVENT = "needs-retry.s3"
+_ENDPOINT_METHODS = ("create_request", "_get_response", "_send_request")
+# What a forked child inherited and must neither use nor free: freeing it would wait for locks that no thread here will
+# release, and would take the parent's sockets out of an epoll that parent and child share.
+_left_behind: list[Any] = []
+
+
+class UnsupportedSDK(RuntimeError):
+    """Raised when an SDK lacks what the hooks hold on to; the message names the attribute and version."""
+
+
+def check(client: Any) -> None:
+    """Raise UnsupportedSDK unless all that the hooks need of this client is there."""
+    missing = [name for name in ("_make_api_call", "_endpoint") if not hasattr(client, name)]
+    endpoint = getattr(client, "_endpoint", None)
+    missing += [
+        f"_endpoint.{name}" for name in _ENDPOINT_METHODS if endpoint is not None and not hasattr(endpoint, name)
+    ]
+    emitter = emitter_of(client)
+    missing += [f"events.{name}" for name in ("_handlers", "_unique_id_handlers") if not hasattr(emitter, name)]
+    if missing:
+        import botocore
+
+        raise UnsupportedSDK(
+            f"botocore {botocore.__version__} has no {', '.join(missing)}, which the hooks need; "
+            "install a version within the bounds that resilient-io declares, or report this version"
+        )
+
+
+def is_async(client: Any) -> bool:
+    """Say whether this is an aiobotocore client."""
+    return asyncio.iscoroutinefunction(type(client)._make_api_call)
+
+
+def endpoint_of(client: Any) -> Any:
+    """Return the client's endpoint, which makes and sends its requests."""
+    return client._endpoint
+
+
+def emitter_of(client: Any) -> Any:
+    """Return the emitter below the alias layer, which holds the handlers."""
+    events = client.meta.events
+    return getattr(events, "_emitter", events)
+
+
+def stock_retry_handler(client: Any) -> Callable[..., Any] | None:
+    """Return botocore's own retry handler of this client; None if retries are off or it is gone."""
+    entry = emitter_of(client)._unique_id_handlers.get(STOCK_RETRY_ID)
+    return entry["handler"] if entry else None
+
+
+def adaptive_limiter_handlers(client: Any) -> list[tuple[str, Callable[..., Any]]]:
+    """Return (event, handler) of adaptive mode's limiter, which would pace all prefixes together.
+
+    botocore registers its bound methods without an id, so they are found by their owner's class.
+    """
+    found = []
+    for event in ("before-send", "needs-retry"):
+        for handler in emitter_of(client)._handlers.prefix_search(event):
+            owner = getattr(handler, "__self__", None)
+            if any(cls.__name__ in ("ClientRateLimiter", "AsyncClientRateLimiter") for cls in type(owner).__mro__):
+                found.append((event, handler))
+    return found
+
+
+def forbid_resend(client: Any) -> Callable[[], None] | None:
+    """Stop aiohttp from sending a request a second time by itself; return what undoes it.
+
+    On a kept-alive connection that dies, aiohttp repeats idempotent methods, PUT and DELETE among
+    them, below every hook: one attempt becomes two requests. None where the session is not aiohttp's.
+    """
+    session = endpoint_of(client).http_session
+    get_session = getattr(session, "_get_session", None)
+    if get_session is None:
+        return None
+
+    async def get_without_resend(proxy_url: str | None) -> Any:
+        inner = await get_session(proxy_url)
+        if hasattr(inner, "_retry_connection"):
+            inner._retry_connection = False
+        return inner
+
+    session._get_session = get_without_resend
+
+    def undo() -> None:
+        session.__dict__.pop("_get_session", None)
+        for inner in (getattr(session, "_sessions", None) or {}).values():
+            if hasattr(inner, "_retry_connection"):
+                inner._retry_connection = True
+
+    return undo
+
+
+def widen_pool(client: Any, connections: int) -> Callable[[], None] | None:
+    """Make the connection pool hold at least `connections`; return what undoes it, None where it was wide enough.
+
+    A smaller one would queue or reconnect below us.
+    """
+    before = getattr(endpoint_of(client).http_session, "_max_pool_connections", connections)
+    if before >= connections:
+        return None
+    _set_pool(client, connections)
+    return functools.partial(_set_pool, client, before)
+
+
+def _set_pool(client: Any, connections: int) -> None:
+    session = endpoint_of(client).http_session
+    session._max_pool_connections = connections
+    manager = getattr(session, "_manager", None)
+    if manager is not None:
+        manager.connection_pool_kw["maxsize"] = connections
+    for inner in (getattr(session, "_sessions", None) or {}).values():
+        if hasattr(inner.connector, "_limit"):
+            inner.connector._limit = connections
+
+
+def leave_behind(*things: Any) -> None:
+    """Keep what a fork brought along, so that it is never freed here."""
+    _left_behind.append(things)
+
+
+def forget_connections(client: Any) -> None:
+    """Drop all connections without touching the old pool: a forked child shares its parent's sockets.
+
+    Two processes that read one socket get each other's bytes. The old pool is left alone because
+    its lock may have been held by a thread that does not exist here.
+    """
+    session = endpoint_of(client).http_session
+    leave_behind(session._manager, session._proxy_managers)
+    manager = type(session._manager)(**session._get_pool_manager_kwargs())
+    manager.pool_classes_by_scheme = session._manager.pool_classes_by_scheme
+    session._manager = manager
+    session._proxy_managers = {}
+    credentials = getattr(client._request_signer, "_credentials", None)
+    if credentials is not None and hasattr(credentials, "_refresh_lock"):
+        credentials._refresh_lock = threading.Lock()
+
+
+def sync_client_factory(session: Any) -> tuple[str, Callable[..., Any]]:
+    """Return the name and the function with which a botocore session makes a client."""
+    return "create_client", session.create_client
+
+
+def async_client_factory(session: Any) -> tuple[str, Callable[..., Awaitable[Any]]] | None:
+    """Return the name and the function with which an aiobotocore session makes a client; None for botocore's."""
+    factory = getattr(session, "_create_client", None)
+    return ("_create_client", factory) if asyncio.iscoroutinefunction(factory) else None
+
+
+def boto3_default_session() -> Any | None:
+    """Return the botocore session below boto3's default session, if boto3 has made one."""
+    import sys
+
+    boto3 = sys.modules.get("boto3")
+    default = getattr(boto3, "DEFAULT_SESSION", None)
+    return getattr(default, "_session", None)

@@ -1,0 +1,257 @@
+"""Reading objects whole, in ranges, or the first bytes of one, with the permit held over the body."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from typing import IO, Any
+
+from botocore.exceptions import ClientError
+from s3fs.errors import translate_boto_error
+
+from resilient_io.aws import faults
+from resilient_io.aws.body import Body, Changed, Request, Sink, extent_of
+from resilient_io.drive.operation import BodyHold, body_held
+from resilient_io.drive.runtime import runtime
+from resilient_io.errors import GaveUp
+
+__all__ = ["Changed", "First", "read_first", "read_object", "read_range", "read_to_file"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class First:
+    """What opening a file brought: its first bytes, and what a HEAD would have told."""
+
+    data: bytes
+    details: dict[str, Any]
+
+
+async def read_range(fs: Any, request: Request, *, etag: str | None = None) -> bytes:
+    """Return the bytes of the range that the request names; Changed if they are not of the version `etag`."""
+    pieces: list[bytes] = []
+    await _read(fs, request, pieces, etag=etag)
+    return b"".join(pieces)
+
+
+async def read_object(fs: Any, request: Request, *, block_bytes: int, side_by_side: int) -> bytes:
+    """Return a whole object: its first block from a plain GET, the rest of a large one beside it in ranges.
+
+    The ranges carry the first answer's ETag, so that they are of one version.
+    """
+    pieces: list[bytes] = []
+    answer = await _read(fs, request, pieces, at_most_bytes=block_bytes if side_by_side > 1 else None)
+    data, length_bytes = b"".join(pieces), answer.get("ContentLength")
+    if length_bytes is None or len(data) >= length_bytes:
+        return data
+    whole = bytearray(length_bytes)
+    whole[: len(data)] = data
+
+    def put(start: int, part: bytes) -> None:
+        whole[start : start + len(part)] = part
+
+    await _read_rest(fs, request, answer, range(len(data), length_bytes, block_bytes), side_by_side, put)
+    return bytes(whole)
+
+
+async def read_to_file(
+    fs: Any, request: Request, path: str, *, block_bytes: int, side_by_side: int, callback: Any
+) -> None:
+    """Write a whole object to a local file, which is not left behind if that fails."""
+    sink = _FileSink(path, callback)
+    try:
+        answer = await _read(
+            fs, request, sink, at_most_bytes=block_bytes if side_by_side > 1 else None, on_answer=sink.begin
+        )
+        length_bytes = answer.get("ContentLength") or 0
+        if sink.written_bytes < length_bytes:
+            starts = range(sink.written_bytes, length_bytes, block_bytes)
+            await _read_rest(fs, request, answer, starts, side_by_side, sink.put)
+    except BaseException:
+        sink.discard()
+        raise
+    sink.close()
+
+
+class _FileSink:
+    """A local file that is being filled; made when the first answer comes, so that a missing key makes none."""
+
+    def __init__(self, path: str, callback: Any) -> None:
+        self._path = path
+        self._callback = callback
+        self._file: IO[bytes] | None = None
+        self.written_bytes = 0
+
+    def begin(self, answer: Mapping[str, Any]) -> None:
+        if self._file is None:
+            self._callback.set_size(answer.get("ContentLength"))
+            self._file = open(self._path, "wb")  # noqa: SIM115  # closed by `close` or `discard`
+
+    def append(self, piece: bytes) -> None:
+        self.put(self.written_bytes, piece)
+
+    def put(self, start: int, piece: bytes) -> None:
+        assert self._file is not None
+        self._file.seek(start)
+        self._file.write(piece)
+        self.written_bytes += len(piece)
+        self._callback.relative_update(len(piece))
+
+    def clear(self) -> None:
+        if self._file is not None:
+            self._file.seek(0)
+            self._file.truncate()
+            self._callback.relative_update(-self.written_bytes)
+        self.written_bytes = 0
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def discard(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            if os.path.isfile(self._path):
+                with contextlib.suppress(OSError):
+                    os.unlink(self._path)
+
+
+async def _read_rest(
+    fs: Any,
+    request: Request,
+    answer: Mapping[str, Any],
+    starts: range,
+    side_by_side: int,
+    put: Callable[[int, bytes], None],
+) -> None:
+    """Fetch what a first block left over, in ranges of one version, `side_by_side` at a time."""
+    slots = asyncio.Semaphore(side_by_side)
+    same_version = {"IfMatch": answer["ETag"]} if answer.get("ETag") else {}
+
+    async def fill(start: int) -> None:
+        end = min(start + starts.step, starts.stop)
+        async with slots:
+            part = await read_range(fs, {**request, **same_version, "Range": f"bytes={start}-{end - 1}"})
+        if len(part) != end - start:
+            raise OSError(f"asked for {end - start} bytes at {start} and got {len(part)}")
+        put(start, part)
+
+    await _all(fill(start) for start in starts)
+
+
+async def _all(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Await all; where one fails, the others are ended before its error goes on."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+async def read_first(fs: Any, request: Request, length_bytes: int) -> First:
+    """Return the first bytes of an object and its details; an empty object answers 416, which tells as much."""
+    path = f"{request['Bucket']}/{request['Key']}"
+    pieces: list[bytes] = []
+    asked = {**request, "Range": f"bytes=0-{length_bytes - 1}"}
+    try:
+        answer = await _read(fs, asked, pieces, at_most_bytes=length_bytes, raw_errors=True)
+    except ClientError as error:
+        if _status_of(error) != 416:
+            raise
+        return First(data=b"", details={"name": path, "size": 0, "type": "file", "StorageClass": "STANDARD"})
+    data = b"".join(pieces)
+    return First(data=data, details=_details(path, answer, data))
+
+
+def _details(path: str, answer: Mapping[str, Any], data: bytes) -> dict[str, Any]:
+    """Return what s3fs's `info` would say of the object."""
+    extent = extent_of(answer)
+    if extent is not None:
+        size_bytes = extent[2]
+    else:
+        size_bytes = answer["ContentLength"] if answer.get("ContentLength") is not None else len(data)
+    return {
+        "ETag": answer.get("ETag", ""),
+        "LastModified": answer.get("LastModified", ""),
+        "size": size_bytes,
+        "name": path,
+        "type": "file",
+        "StorageClass": answer.get("StorageClass", "STANDARD"),
+        "VersionId": answer.get("VersionId"),
+        "ContentType": answer.get("ContentType"),
+    }
+
+
+async def _read(
+    fs: Any,
+    request: Request,
+    sink: Sink,
+    *,
+    at_most_bytes: int | None = None,
+    etag: str | None = None,
+    raw_errors: bool = False,
+    on_answer: Callable[[Mapping[str, Any]], None] | None = None,
+) -> Mapping[str, Any]:
+    """Fill the sink with the body of a GET and return its first answer; a body that dies goes on where it stopped.
+
+    The permit is held until the body is read, and headers and body share the policy's attempts.
+    """
+    body = Body(request, sink, at_most_bytes, etag)
+    with body_held() as hold:
+        while True:
+            try:
+                answer = await _answer(fs, body.next_request(), raw_errors=raw_errors or body.might_be_over)
+            except ClientError as error:
+                if body.might_be_over and _status_of(error) == 416:
+                    return body.first_answer
+                raise
+            if on_answer is not None:
+                on_answer(answer)
+            try:
+                if await body.read(answer):
+                    return body.first_answer
+                continue
+            except Exception as error:
+                delay_s = _after_a_dead_body(hold, error)
+                if delay_s is None:
+                    raise
+                body.died(error)
+            await runtime().clock.sleep_async(delay_s)
+
+
+async def _answer(fs: Any, request: Request, *, raw_errors: bool) -> Mapping[str, Any]:
+    """Send one GET as s3fs's `_call_s3` does, without the layers that only its own retries need."""
+    await fs.set_session()
+    client = await fs.get_s3(request["Bucket"])
+    get = client.get_object
+    try:
+        found: Mapping[str, Any] = await get(**fs._get_s3_method_kwargs(get, request))
+        return found
+    except ClientError as error:
+        if _status_of(error) == 412:
+            raise Changed from error
+        if raw_errors:
+            raise
+        raise translate_boto_error(error) from error
+
+
+def _status_of(error: ClientError) -> int | None:
+    return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+
+
+def _after_a_dead_body(hold: BodyHold, error: Exception) -> float | None:
+    """Return the delay before the body is asked for again; None (switched off) leaves the error as it is."""
+    call = hold.call
+    if call is None or isinstance(error, (GaveUp, Changed)):
+        return None
+    hold.free()
+    call.failed(faults.verdict_of_error(error, "GetObject"))
+    delay_s = call.decide()
+    if delay_s is None:
+        raise call.gave_up(error) from error
+    return delay_s

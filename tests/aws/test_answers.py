@@ -1,0 +1,341 @@
+"""Answers that say success and are none, and what a write comes to whose answer was lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pickle
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import boto3
+import pytest
+from aiobotocore.session import get_session
+from botocore.exceptions import BotoCoreError, ClientError
+
+from resilient_io.aws.filesystem import ResilientS3FileSystem
+from resilient_io.aws.hooks import harden
+from resilient_io.classify import FaultKind
+from resilient_io.errors import AmbiguousWriteError, RetriesExhausted, ThrottledError
+from resilient_io.testing import FaultAction, FaultRule, FaultServer, Match
+
+pytestmark = pytest.mark.wire
+
+ATTEMPTS, THROTTLE_ATTEMPTS = 4, 3
+POLICY = {
+    "backoff_base_s": 0.01,
+    "backoff_cap_s": 0.1,
+    "max_attempts": ATTEMPTS,
+    "max_throttle_attempts": THROTTLE_ATTEMPTS,
+    "deadline_s": 3000,
+}
+OPTIONS = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing", "region_name": "us-east-1"}
+KEY = {"Bucket": "b", "Key": "x/new"}
+Work = Callable[["Client"], Any]
+
+
+class Client:
+    """A hardened client of boto3 or aiobotocore, called alike."""
+
+    def __init__(self, kind: str, url: str, policy: dict[str, Any] | None = None) -> None:
+        self.kind, self.url, self.policy = kind, url, policy or POLICY
+
+    def __call__(self, method: str, **params: Any) -> Any:
+        if self.kind == "boto3":
+            client = harden(boto3.client("s3", endpoint_url=self.url, **OPTIONS), self.policy)
+            return getattr(client, method)(**params)
+        return asyncio.run(self._call(method, params))
+
+    async def _call(self, method: str, params: dict[str, Any]) -> Any:
+        async with self.open() as client:
+            return await getattr(client, method)(**params)
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator[Any]:
+        async with get_session().create_client("s3", endpoint_url=self.url, **OPTIONS) as client:
+            yield harden(client, self.policy)
+
+
+@pytest.fixture(params=["boto3", "aiobotocore"])
+def client(request: pytest.FixtureRequest, store: FaultServer, fast_clock: Any) -> Client:
+    return Client(request.param, store.url)
+
+
+@pytest.fixture
+def fs(store: FaultServer, fast_clock: Any) -> Any:
+    return ResilientS3FileSystem(
+        endpoint_url=store.url, resilience=POLICY, skip_instance_cache=True, use_listings_cache=False
+    )
+
+
+def sent(server: FaultServer) -> Counter[str]:
+    return Counter(exchange.op for exchange in server.log())
+
+
+def empty(op: str, calls: tuple[int, ...] = ()) -> FaultRule:
+    return FaultRule(action=FaultAction.OK_EMPTY, match=Match(op=op), calls=calls)
+
+
+def inside(op: str, code: str = "InternalError", calls: tuple[int, ...] = ()) -> FaultRule:
+    return FaultRule(action=FaultAction.OK_WITH_ERROR, match=Match(op=op), code=code, calls=calls)
+
+
+def lost(op: str, calls: tuple[int, ...] = (1,)) -> FaultRule:
+    return FaultRule(action=FaultAction.RESET_AFTER, match=Match(op=op), calls=calls)
+
+
+def not_deleted(code: str, calls: tuple[int, ...] = (), key: str = "x/1") -> FaultRule:
+    row = f"<Error><Key>{key}</Key><Code>{code}</Code><Message>no</Message></Error>"
+    body = f"<DeleteResult><Deleted><Key>other</Key></Deleted>{row}</DeleteResult>"
+    return FaultRule(action=FaultAction.ERROR, status=200, body=body, match=Match(op="DeleteObjects"), calls=calls)
+
+
+def begun_upload(store: FaultServer) -> dict[str, Any]:
+    plain = boto3.client("s3", endpoint_url=store.url, **OPTIONS)
+    upload = plain.create_multipart_upload(**KEY)["UploadId"]
+    etag = plain.upload_part(**KEY, UploadId=upload, PartNumber=1, Body=b"data")["ETag"]
+    return {**KEY, "UploadId": upload, "MultipartUpload": {"Parts": [{"PartNumber": 1, "ETag": etag}]}}
+
+
+@pytest.fixture
+def upload(store: FaultServer) -> dict[str, Any]:
+    """Return the parameters that complete an upload of one part; the object is not there before."""
+    boto3.client("s3", endpoint_url=store.url, **OPTIONS).delete_object(**KEY)
+    return begun_upload(store)
+
+
+COPY = {**KEY, "CopySource": "b/train/000001"}
+DELETE = {"Bucket": "b", "Delete": {"Objects": [{"Key": "x/1"}, {"Key": "other"}]}}
+
+
+# -- a 200 without the result, or with an error inside ---------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", [empty, inside], ids=["empty", "error-inside"])
+@pytest.mark.parametrize(
+    ("op", "method", "params", "member"),
+    [
+        ("CopyObject", "copy_object", COPY, "CopyObjectResult"),
+        ("CreateMultipartUpload", "create_multipart_upload", KEY, "UploadId"),
+        ("ListObjectsV2", "list_objects_v2", {"Bucket": "b", "Prefix": "train/"}, "Contents"),
+    ],
+)
+def test_an_answer_without_its_result_is_asked_for_again(
+    client: Client, plan_of: Any, idle: Any, fault: Any, op: str, method: str, params: dict[str, Any], member: str
+) -> None:
+    server = plan_of(fault(op, calls=(1, 2)))
+    assert client(method, **params)[member]
+    assert sent(server) == {op: 3}
+    assert idle()
+
+
+@pytest.mark.parametrize("fault", [empty, inside], ids=["empty", "error-inside"])
+def test_an_answer_that_never_has_its_result_is_an_error(client: Client, plan_of: Any, fault: Any, idle: Any) -> None:
+    server = plan_of(fault("CopyObject"))
+    with pytest.raises(ClientError, match=rf"transient \([\w-]+\) after {ATTEMPTS} attempts") as raised:
+        client("copy_object", **COPY)
+    assert sent(server) == {"CopyObject": ATTEMPTS}
+    assert raised.value.attempts == ATTEMPTS  # type: ignore[attr-defined]
+    assert idle()
+
+
+@pytest.mark.parametrize("fault", [empty, inside], ids=["empty", "error-inside"])
+def test_a_filesystem_says_so_too(fs: Any, plan_of: Any, fault: Any) -> None:
+    server = plan_of(fault("CopyObject"))
+    with pytest.raises(RetriesExhausted, match=r"CopyObject s3://b/q"):
+        fs.cp_file("b/train/000001", "b/q")
+    assert sent(server)["CopyObject"] == ATTEMPTS
+
+
+def test_an_empty_prefix_is_a_good_answer(client: Client, plan_of: Any) -> None:
+    server = plan_of()
+    assert client("list_objects_v2", Bucket="b", Prefix="nothing/")["KeyCount"] == 0
+    assert sent(server) == {"ListObjectsV2": 1}
+
+
+# -- keys that a bulk delete left -------------------------------------------------------------------------
+
+
+def test_keys_that_were_refused_for_load_are_deleted_by_a_repeat(client: Client, plan_of: Any) -> None:
+    server = plan_of(not_deleted("SlowDown", calls=(1,)))
+    assert "Errors" not in client("delete_objects", **DELETE)
+    assert sent(server) == {"DeleteObjects": 2}
+
+
+def test_keys_that_stay_refused_for_load_are_an_error(client: Client, plan_of: Any, idle: Any) -> None:
+    server = plan_of(not_deleted("SlowDown"))
+    with pytest.raises(ClientError, match=r"1 not deleted, among them x/1") as raised:
+        client("delete_objects", **DELETE)
+    assert raised.value.response["Error"]["Code"] == "SlowDown"
+    assert sent(server) == {"DeleteObjects": THROTTLE_ATTEMPTS}
+    assert idle()
+
+
+def test_keys_that_may_not_be_deleted_stay_in_the_answer(client: Client, plan_of: Any) -> None:
+    server = plan_of(not_deleted("AccessDenied"))
+    assert [row["Code"] for row in client("delete_objects", **DELETE)["Errors"]] == ["AccessDenied"]
+    assert sent(server) == {"DeleteObjects": 1}
+
+
+def test_rm_does_not_drop_what_it_could_not_delete(fs: Any, plan_of: Any) -> None:
+    plan_of(not_deleted("AccessDenied"))
+    with pytest.raises(PermissionError, match="x/1"):
+        fs.rm("b/train/000003")
+    plan_of(not_deleted("SlowDown"))
+    with pytest.raises(ThrottledError, match="DeleteObjects s3://b/train/000003"):
+        fs.rm("b/train/000003")
+
+
+def test_rm_of_a_key_that_is_gone_is_no_error(fs: Any, plan_of: Any) -> None:
+    plan_of(not_deleted("NoSuchKey"))
+    fs.rm("b/train/000003")
+
+
+# -- writes whose answer was lost ---------------------------------------------------------------------------
+
+
+def _absent(store: FaultServer) -> None:
+    boto3.client("s3", endpoint_url=store.url, **OPTIONS).delete_object(**KEY)
+
+
+def test_a_create_whose_request_was_lost_is_repeated(client: Client, store: FaultServer, plan_of: Any) -> None:
+    _absent(store)
+    server = plan_of(FaultRule(action=FaultAction.RESET_BEFORE, calls=(1,)))
+    client("put_object", **KEY, Body=b"data", IfNoneMatch="*")
+    assert sent(server) == {"PutObject": 2}
+
+
+def test_a_create_that_meets_its_own_work_is_ambiguous(client: Client, store: FaultServer, plan_of: Any) -> None:
+    _absent(store)
+    server = plan_of(lost("PutObject"))
+    with pytest.raises(AmbiguousWriteError, match=r"ambiguous \(precondition-code\) after 2 attempts") as raised:
+        client("put_object", **KEY, Body=b"data", IfNoneMatch="*")
+    error = raised.value
+    assert isinstance(error, ClientError)
+    assert error.response["Error"]["Code"] == "AmbiguousWrite"
+    assert error.response["Error"]["StoreCode"] == "PreconditionFailed"
+    assert error.verdict is not None
+    assert error.verdict.kind is FaultKind.AMBIGUOUS
+    assert sent(server) == {"PutObject": 2}
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.record, again.response) == (str(error), error.record, error.response)
+
+
+def test_a_create_that_meets_the_work_of_others_is_refused(client: Client, plan_of: Any) -> None:
+    params = {"Bucket": "b", "Key": "train/000002", "Body": b"data", "IfNoneMatch": "*"}
+    server = plan_of(FaultRule(action=FaultAction.ERROR, calls=(1,)))  # a 503 says that nothing was done
+    with pytest.raises(ClientError) as raised:
+        client("put_object", **params)
+    assert raised.value.response["Error"]["Code"] == "PreconditionFailed"
+    assert not isinstance(raised.value, AmbiguousWriteError)
+    assert sent(server) == {"PutObject": 2}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        FaultRule(action=FaultAction.RESET_BEFORE, match=Match(op="CompleteMultipartUpload"), calls=(1,)),
+        empty("CompleteMultipartUpload", calls=(1,)),
+        inside("CompleteMultipartUpload", calls=(1,)),
+        inside("CompleteMultipartUpload", "SlowDown", calls=(1,)),
+    ],
+    ids=["lost", "empty", "error-inside", "refusal-inside"],
+)
+def test_a_completion_is_repeated(client: Client, upload: dict[str, Any], plan_of: Any, fault: FaultRule) -> None:
+    server = plan_of(fault)
+    assert client("complete_multipart_upload", **upload)["ETag"]
+    assert sent(server) == {"CompleteMultipartUpload": 2}
+
+
+def test_a_completion_that_meets_its_own_work_is_ambiguous(client: Client, upload: Any, plan_of: Any) -> None:
+    server = plan_of(lost("CompleteMultipartUpload"))
+    with pytest.raises(AmbiguousWriteError, match="read the object back") as raised:
+        client("complete_multipart_upload", **upload)
+    assert raised.value.response["Error"]["StoreCode"] == "NoSuchUpload"  # type: ignore[attr-defined]
+    assert sent(server) == {"CompleteMultipartUpload": 2}
+
+
+def test_a_completion_of_nothing_is_not_found(client: Client, upload: dict[str, Any], plan_of: Any) -> None:
+    server = plan_of()
+    with pytest.raises(ClientError) as raised:
+        client("complete_multipart_upload", **{**upload, "UploadId": "none"})
+    assert raised.value.response["Error"]["Code"] == "NoSuchUpload"
+    assert sent(server) == {"CompleteMultipartUpload": 1}
+
+
+def test_a_completion_that_never_answers_is_ambiguous_within_the_policy(
+    client: Client, upload: dict[str, Any], plan_of: Any, idle: Any
+) -> None:
+    server = plan_of(FaultRule(action=FaultAction.RESET_BEFORE, match=Match(op="CompleteMultipartUpload")))
+    with pytest.raises(BotoCoreError, match=r"ambiguous \([\w-]+\) after") as raised:
+        client("complete_multipart_upload", **upload)
+    assert raised.value.verdict.kind is FaultKind.AMBIGUOUS  # type: ignore[attr-defined]
+    assert sent(server) == {"CompleteMultipartUpload": ATTEMPTS}
+    assert idle()
+
+
+def test_a_filesystem_never_says_that_its_own_file_exists(fs: Any, store: FaultServer, plan_of: Any) -> None:
+    _absent(store)
+    server = plan_of(lost("PutObject"))
+    with pytest.raises(AmbiguousWriteError) as raised:
+        fs.pipe_file("b/x/new", b"data", mode="create")
+    assert not isinstance(raised.value, FileExistsError)
+    assert sent(server)["PutObject"] == 2
+    plan_of()
+    with pytest.raises(OSError, match="pre-conditions") as raised:
+        fs.pipe_file("b/x/new", b"data", mode="create")
+    assert not isinstance(raised.value, AmbiguousWriteError)
+
+
+def test_a_large_file_whose_completion_was_lost_is_ambiguous(fs: Any, store: FaultServer, plan_of: Any) -> None:
+    server = plan_of(lost("CompleteMultipartUpload"))
+    file = fs.open("b/x/large", "wb", block_size=5 * 2**20)
+    with pytest.raises(AmbiguousWriteError):
+        file.write(bytes(11 * 2**20))
+        file.close()
+    assert sent(server)["CompleteMultipartUpload"] == 2
+
+
+def test_an_overwrite_whose_answer_was_lost_is_repeated(client: Client, plan_of: Any) -> None:
+    server = plan_of(lost("PutObject"))
+    client("put_object", Bucket="b", Key="x/plain", Body=b"data")
+    assert sent(server) == {"PutObject": 2}
+
+
+# -- a request that the SDK sends while it prepares another -------------------------------------------------
+
+
+def test_a_request_inside_another_does_not_wait_for_it(store: FaultServer, plan_of: Any, idle: Any) -> None:
+    """As S3 Express asks for a session while it signs: at the cap the inner one would wait for the outer for ever."""
+    server = plan_of()
+    place = {"Bucket": "b", "Key": "train/000001"}
+    client = harden(boto3.client("s3", endpoint_url=store.url, **OPTIONS), {"max_concurrency": 1, "deadline_s": 2})
+
+    def nested(**_: Any) -> None:
+        client.meta.events.unregister("before-sign.s3.GetObject", nested)
+        client.get_object(**place)["Body"].read()
+
+    client.meta.events.register("before-sign.s3.GetObject", nested)
+    assert len(client.get_object(**place)["Body"].read()) == 4096
+    assert sent(server) == {"GetObject": 2}
+    assert idle()
+
+
+def test_an_async_request_inside_another_does_not_wait_for_it(store: FaultServer, plan_of: Any, idle: Any) -> None:
+    server = plan_of()
+    place = {"Bucket": "b", "Key": "train/000001"}
+
+    async def run() -> int:
+        async with Client("aiobotocore", store.url, {"max_concurrency": 1, "deadline_s": 2}).open() as client:
+
+            async def nested(**_: Any) -> None:
+                client.meta.events.unregister("before-sign.s3.GetObject", nested)
+                await (await client.get_object(**place))["Body"].read()
+
+            client.meta.events.register("before-sign.s3.GetObject", nested)
+            return len(await (await client.get_object(**place))["Body"].read())
+
+    assert asyncio.run(run()) == 4096
+    assert sent(server) == {"GetObject": 2}
+    assert idle()

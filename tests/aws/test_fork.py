@@ -1,0 +1,361 @@
+"""What a process hands to its children: filesystems, files and clients work there, or say at once that they do not."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import pickle
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import fsspec
+import pytest
+from aiobotocore.session import get_session
+
+from resilient_io.aws.filesystem import ResilientS3FileSystem
+from resilient_io.aws.hooks import harden
+from resilient_io.errors import NotForkSafe
+from resilient_io.testing import FaultAction, FaultPlan, FaultRule, FaultServerProcess, Latency, Match
+
+pytestmark = [pytest.mark.wire, pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork")]
+TIMEOUT_S = 30.0
+KEYS = [f"train/{number:06d}" for number in range(30)]
+
+
+class Child:
+    """A forked child that runs one function; what that returned or raised comes through a pipe."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._read, write = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._read)
+            self._run(work, write)
+        os.close(write)
+
+    def _run(self, work: Callable[[], Any], write: int) -> None:
+        signal.alarm(int(TIMEOUT_S) + 5)
+        try:
+            try:
+                said: tuple[str, Any] = ("returned", work())
+            except BaseException as error:
+                said = ("raised", (error, traceback.format_exc()))
+            os.write(write, pickle.dumps(said))
+        finally:
+            os._exit(0)
+
+    def result(self) -> Any:
+        """Return what the child's function returned; fail if the child hangs, and raise what it raised."""
+        try:
+            data, end = b"", time.monotonic() + TIMEOUT_S
+            while True:
+                if not select.select([self._read], [], [], max(0.0, end - time.monotonic()))[0]:
+                    pytest.fail(f"the child hangs: no answer in {TIMEOUT_S:g} s")
+                piece = os.read(self._read, 65536)
+                if not piece:
+                    break
+                data += piece
+        finally:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            os.close(self._read)
+        assert data, "the child died"
+        kind, value = pickle.loads(data)
+        if kind == "raised":
+            print(value[1])
+            raise value[0]
+        return value
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[FaultServerProcess]:
+    with FaultServerProcess(FaultPlan()) as server:
+        server.fill("b", count=30, size_bytes=20_000)
+        server.fill("one", count=3, size_bytes=300_000)
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _no_faults(server: FaultServerProcess) -> Iterator[None]:
+    yield
+    server.configure(FaultPlan())
+
+
+@pytest.fixture(scope="module")
+def right(server: FaultServerProcess) -> dict[str, bytes]:
+    client = boto3.session.Session().client("s3", endpoint_url=server.url)
+    return {key: client.get_object(Bucket="b", Key=key)["Body"].read() for key in KEYS}
+
+
+@pytest.fixture
+def fs(server: FaultServerProcess) -> Any:
+    return ResilientS3FileSystem(endpoint_url=server.url, skip_instance_cache=True)
+
+
+class Traffic:
+    """Threads of the parent that go on reading, and count what was wrong."""
+
+    def __init__(self, read: Callable[[str], bytes], right: dict[str, bytes], threads: int = 4) -> None:
+        self._stop = threading.Event()
+        self.wrong: list[Any] = []
+        self.reads = 0
+        self._threads = [threading.Thread(target=self._run, args=(read, right, n), daemon=True) for n in range(threads)]
+
+    def _run(self, read: Callable[[str], bytes], right: dict[str, bytes], offset: int) -> None:
+        number = offset
+        while not self._stop.is_set():
+            key = KEYS[number % len(KEYS)]
+            try:
+                if read(key) != right[key]:
+                    self.wrong.append(key)
+            except Exception as error:
+                self.wrong.append(error)
+            number += 7
+            self.reads += 1
+
+    def __enter__(self) -> Traffic:
+        for thread in self._threads:
+            thread.start()
+        while self.reads < len(self._threads):
+            time.sleep(0.001)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(TIMEOUT_S)
+            assert not thread.is_alive(), "the parent hangs"
+
+
+# -- fork --------------------------------------------------------------------------------------------
+
+
+def test_a_filesystem_of_the_parent_does_not_hang_in_a_child(fs: Any, right: dict[str, bytes]) -> None:
+    assert fs.cat_file(f"b/{KEYS[0]}") == right[KEYS[0]]
+
+    def work() -> Any:
+        fs.pipe_file("b/made/in-child", b"yes")
+        return {key: fs.cat_file(f"b/{key}") for key in KEYS}, len(fs.ls("b/train"))
+
+    children = [Child(work) for _ in range(3)]
+    with Traffic(lambda key: fs.cat_file(f"b/{key}"), right) as traffic:
+        assert [child.result() for child in children] == [(right, 30)] * 3
+    assert not traffic.wrong
+    assert fs.cat_file("b/made/in-child") == b"yes"
+
+
+def test_a_child_that_frees_the_filesystem_does_not_stop_the_parents_connections(
+    server: FaultServerProcess, right: dict[str, bytes]
+) -> None:
+    held = [ResilientS3FileSystem(endpoint_url=server.url, skip_instance_cache=True)]
+    fs = held[0]
+    with Traffic(lambda key: fs.cat_file(f"b/{key}"), right) as traffic:
+
+        def work() -> int:
+            nonlocal fs
+            fs.cat_file(f"b/{KEYS[1]}")
+            held.clear()
+            fs = None
+            traffic.__dict__.clear()
+            return gc.collect()
+
+        for _ in range(3):
+            Child(work).result()
+        before = traffic.reads
+        while traffic.reads < before + 20:
+            time.sleep(0.001)
+    assert not traffic.wrong
+
+
+@pytest.mark.parametrize("cache_type", ["readahead", "bytes", "mmap", "background", "all", "none"])
+def test_an_open_file_does_not_lose_its_place_in_a_child(fs: Any, server: FaultServerProcess, cache_type: str) -> None:
+    whole = fs.cat_file("one/train/000001")
+    with fs.open("one/train/000001", block_size=30_000, cache_type=cache_type) as file:
+        assert file.read(1000) == whole[:1000]
+        children = [Child(file.read) for _ in range(2)]
+        assert [child.result() for child in children] == [whole[1000:]] * 2
+        assert Child(lambda: (file.seek(250_000), file.read(10), file.close())).result()[1] == whole[250_000:250_010]
+        assert file.read() == whole[1000:]
+
+
+def test_a_file_being_written_is_not_written_by_two(fs: Any, server: FaultServerProcess) -> None:
+    before = server.stats().count(op="PutObject")
+    with fs.open("b/made/once", "wb") as file:
+        file.write(b"parent")
+        for method in (lambda: file.write(b"child"), file.flush, file.close):
+            with pytest.raises(NotForkSafe, match="opened for writing before the process forked; close it before"):
+                Child(method).result()
+
+        def forget() -> None:
+            nonlocal file
+            file = None
+            gc.collect()
+
+        Child(forget).result()
+    assert fs.cat_file("b/made/once") == b"parent"
+    assert server.stats().count(op="PutObject") == before + 1
+
+
+def test_a_boto3_client_does_not_return_another_objects_bytes(
+    server: FaultServerProcess, right: dict[str, bytes]
+) -> None:
+    client = harden(boto3.session.Session().client("s3", endpoint_url=server.url))
+
+    def read(key: str) -> bytes:
+        body: bytes = client.get_object(Bucket="b", Key=key)["Body"].read()
+        return body
+
+    with Traffic(read, right) as traffic:
+        children = [Child(lambda: {key: read(key) for key in KEYS}) for _ in range(6)]
+        for child in children:
+            assert child.result() == right
+    assert not traffic.wrong
+
+
+def test_a_hardened_client_of_the_parent_works_in_many_threads_of_a_child(
+    server: FaultServerProcess, right: dict[str, bytes]
+) -> None:
+    client = harden(boto3.session.Session().client("s3", endpoint_url=server.url))
+    client.head_bucket(Bucket="b")
+
+    def work() -> tuple[int, list[Any]]:
+        with Traffic(lambda key: client.get_object(Bucket="b", Key=key)["Body"].read(), right, 8) as traffic:
+            time.sleep(0.2)
+        return traffic.reads, traffic.wrong
+
+    reads, wrong = Child(work).result()
+    assert reads > 8
+    assert not wrong
+
+
+def test_an_async_client_of_the_parent_does_not_hang_in_a_child(server: FaultServerProcess) -> None:
+    async def run() -> None:
+        async with get_session().create_client("s3", endpoint_url=server.url) as client:
+            harden(client)
+            await client.head_bucket(Bucket="b")
+
+            def work() -> None:
+                # The child has no loop of its own yet, but inherited the mark of its parent's.
+                asyncio.events._set_running_loop(None)
+                asyncio.run(client.head_bucket(Bucket="b"))
+
+            with pytest.raises(NotForkSafe, match=r"make the client .* in the worker"):
+                Child(work).result()
+            await client.head_bucket(Bucket="b")
+
+    asyncio.run(run())
+
+
+def test_an_async_filesystem_of_the_parent_starts_anew_in_a_child(
+    server: FaultServerProcess, right: dict[str, bytes]
+) -> None:
+    async def run() -> None:
+        fs = ResilientS3FileSystem(endpoint_url=server.url, asynchronous=True, skip_instance_cache=True)
+        session = await fs.set_session()
+        assert await fs._cat_file(f"b/{KEYS[0]}") == right[KEYS[0]]
+
+        def work() -> Any:
+            asyncio.events._set_running_loop(None)
+            return asyncio.run(fs._cat_file(f"b/{KEYS[1]}"))
+
+        assert Child(work).result() == right[KEYS[1]]
+        assert await fs._cat_file(f"b/{KEYS[2]}") == right[KEYS[2]]
+        await session.close()
+
+    asyncio.run(run())
+
+
+def test_a_full_gate_of_the_parent_does_not_block_a_child(server: FaultServerProcess, right: dict[str, bytes]) -> None:
+    fs = ResilientS3FileSystem(endpoint_url=server.url, resilience={"max_concurrency": 2}, skip_instance_cache=True)
+    stalled = FaultRule(action=FaultAction.STALL_BEFORE, delay_s=2, calls=(1, 2), match=Match(op="GetObject"))
+    server.configure(FaultPlan(rules=(stalled,)))
+    begun = server.stats().requests
+    threads = [threading.Thread(target=fs.cat_file, args=(f"b/{key}",), daemon=True) for key in KEYS[:6]]
+    for thread in threads:
+        thread.start()
+    while server.stats().requests < begun + 2:
+        time.sleep(0.002)
+    assert Child(lambda: fs.cat_file(f"b/{KEYS[3]}")).result() == right[KEYS[3]]
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+        assert not thread.is_alive()
+
+
+def test_a_url_does_not_hang_in_a_child(server: FaultServerProcess, right: dict[str, bytes]) -> None:
+    fsspec.register_implementation("rs3", ResilientS3FileSystem, clobber=True)
+
+    def read() -> bytes:
+        with fsspec.open(f"rs3://b/{KEYS[5]}", endpoint_url=server.url) as file:
+            data: bytes = file.read()
+        return data
+
+    assert read() == right[KEYS[5]]
+    assert Child(read).result() == right[KEYS[5]]
+
+
+def test_children_under_latency_do_not_share_sockets(fs: Any, server: FaultServerProcess, right: Any) -> None:
+    server.configure(FaultPlan(latency=Latency(base_s=0.005)))
+    with Traffic(lambda key: fs.cat_file(f"b/{key}"), right, 8) as traffic:
+        children = [Child(lambda: {key: fs.cat_file(f"b/{key}") for key in KEYS}) for _ in range(4)]
+        assert [child.result() == right for child in children] == [True] * 4
+    assert not traffic.wrong
+
+
+# -- spawn and forkserver ----------------------------------------------------------------------------
+
+SCRIPT = """
+import multiprocessing, sys
+import boto3
+from resilient_io.aws.filesystem import ResilientS3FileSystem
+
+URL, METHOD = sys.argv[1:]
+
+def by_filesystem(fs, key):
+    return fs.cat_file(key)
+
+def by_file(file):
+    return file.read()
+
+def by_url(url):
+    import fsspec
+    fsspec.register_implementation("rs3", ResilientS3FileSystem, clobber=True)
+    with fsspec.open("rs3://one/train/000001", endpoint_url=url) as file:
+        return file.read()
+
+if __name__ == "__main__":
+    fs = ResilientS3FileSystem(endpoint_url=URL, resilience={"max_attempts": 3})
+    whole = fs.cat_file("one/train/000001")
+    file = fs.open("one/train/000001", block_size=30_000)
+    assert file.read(1000) == whole[:1000]
+    with multiprocessing.get_context(METHOD).Pool(2) as pool:
+        assert pool.apply_async(by_filesystem, (fs, "one/train/000001")).get(40) == whole
+        assert pool.apply_async(by_file, (file,)).get(40) == whole[1000:]
+        assert pool.apply_async(by_url, (URL,)).get(40) == whole
+    assert file.read() == whole[1000:]
+    print("well")
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_what_is_pickled_to_a_worker_does_not_lose_its_place(
+    server: FaultServerProcess, tmp_path: Path, method: str
+) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    root = str(Path(__file__).resolve().parents[2])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}
+    done = subprocess.run(
+        [sys.executable, str(script), server.url, method], capture_output=True, text=True, timeout=90, env=environment
+    )
+    assert done.stdout == "well\n", done.stderr
