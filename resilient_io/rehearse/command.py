@@ -1,0 +1,180 @@
+"""`resilient-io rehearse`: its arguments, what it prints, and its exit status."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import re
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import Final
+
+from resilient_io import __version__, policy
+from resilient_io.rehearse import store, table
+from resilient_io.rehearse.fleet import WorkerDied
+from resilient_io.rehearse.job import EPOCHS, Job
+from resilient_io.rehearse.progress import shown
+from resilient_io.rehearse.rehearsal import STOCK, TREATED, Run, rehearse
+
+SUMMARY: Final = "run one training job against a throttled store, with stock s3fs and with this library"
+#: Reads a second of the embedded store's hot prefix. moto answers some 300 requests a second on one core.
+CEILING_PER_S: Final = 100.0
+_UNITS: Final = {"": 1, "b": 1, "k": 2**10, "kib": 2**10, "kb": 1000, "m": 2**20, "mib": 2**20, "mb": 1000**2}
+#: The largest shard; the job holds one for each thread, and moto all of them.
+LARGEST_SHARD_BYTES: Final = 64 * 2**20
+_NAMED: Final = ("s3fs", "aiobotocore", "botocore", "fsspec", "moto")
+
+
+class CannotRehearse(Exception):
+    """The rehearsal cannot be done as asked; the text says what to do."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `rehearse`."""
+    add = parser.add_argument
+    add("--ranks", type=_whole(1, 256), default=4, help="processes of the job (4)")
+    add("--threads", type=_whole(1, 256), default=8, help="threads of each rank's dataloader (8)")
+    ceiling = "reads a second that the hot prefix serves (100); writes get 3,500/5,500 of it, as S3 documents"
+    add("--ceiling", type=_positive, metavar="PER_S", help=ceiling)
+    add("--shards", type=_whole(1, 1_000_000), default=450, help="objects of the hot prefix, each read twice (450)")
+    add("--shard-size", type=_size, default=64 * 2**10, metavar="SIZE", help="bytes, or 64KiB, 1MiB, ... (64KiB)")
+    add("--parts", type=_whole(1, 10_000), default=48, help="files that each rank writes for a checkpoint (48)")
+    add("--seed", type=int, help="seed of order, bytes and latency (default: drawn and printed)")
+    add("--only", choices=(STOCK, TREATED), help="one of the two runs")
+    add("--store", choices=("moto", "builtin"), help="what is embedded: moto's S3 (default), or a lighter store")
+    add("--endpoint-url", metavar="URL", help="a real S3 endpoint instead; needs --bucket")
+    add("--bucket", help="bucket at that endpoint; a prefix of its own is written there and deleted afterwards")
+    add("--json", action="store_true", help="print the figures as JSON, and no progress")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do the rehearsal; 1 if the treated run failed anything or got wrong bytes, 2 if it could not be done."""
+    try:
+        _check(options)
+        job = _job(options)
+        runs = _rehearsed(job, options)
+    except (CannotRehearse, store.StoreUnusable, WorkerDied) as error:
+        print(f"resilient-io rehearse: {error}", file=sys.stderr)
+        return 2
+    (_print_json if options.json else _print)(job, runs, options)
+    return 0 if all(one.is_good for one in runs if one.name == TREATED) else 1
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raise `CannotRehearse` for options that do not go together, and for what is missing on this machine."""
+    if (options.endpoint_url is None) != (options.bucket is None):
+        raise CannotRehearse("--endpoint-url and --bucket go together: name both, or neither for the embedded store")
+    if options.endpoint_url is not None and options.store is not None:
+        raise CannotRehearse("--store names an embedded store; leave it out with --endpoint-url")
+    if options.endpoint_url is not None and not re.match(r"https?://[^/]", options.endpoint_url):
+        raise CannotRehearse(f"--endpoint-url must be a URL such as https://s3.example.com, not {options.endpoint_url}")
+    needed = ["s3fs"] if options.endpoint_url or options.store == "builtin" else ["s3fs", "moto", "flask"]
+    missing = [name for name in needed if find_spec(name) is None]
+    if missing:
+        raise CannotRehearse(f"{', '.join(missing)} not installed; pip install 'resilient-io[s3,cli,testing]'")
+    try:
+        policy.reload()
+        in_force = policy.resolve()
+    except ValueError as error:
+        raise CannotRehearse(str(error)) from None
+    if not in_force.enabled and options.only != STOCK:
+        raise CannotRehearse("the environment switches the library off (RESILIENT_IO=0); unset it to rehearse with it")
+
+
+def _job(options: argparse.Namespace) -> Job:
+    default = None if options.endpoint_url else CEILING_PER_S
+    return Job(
+        ranks=options.ranks,
+        threads=options.threads,
+        shards=options.shards,
+        shard_bytes=options.shard_size,
+        parts=options.parts,
+        ceiling_per_s=options.ceiling or default,
+        seed=random.SystemRandom().randrange(2**32) if options.seed is None else options.seed,
+    )
+
+
+def _rehearsed(job: Job, options: argparse.Namespace) -> list[Run]:
+    names = (options.only,) if options.only else (STOCK, TREATED)
+    with _place(job, options) as place, shown(quiet=options.json) as progress:
+        return rehearse(replace(job, root=place.root), place, runs=names, progress=progress)
+
+
+def _place(job: Job, options: argparse.Namespace) -> AbstractContextManager[store.Store]:
+    if options.endpoint_url is None:
+        return store.embedded_store(job, kind=options.store or "moto")
+    return store.real_store(options.endpoint_url, options.bucket, told=_warn)
+
+
+def _warn(bucket: str, root: str) -> None:
+    print(
+        f"This writes under s3://{bucket}/{root} and deletes that prefix afterwards; requests cost what they cost.",
+        file=sys.stderr,
+    )
+
+
+def _title(job: Job, options: argparse.Namespace) -> str:
+    where = options.endpoint_url or options.store or "moto"
+    ceiling = "" if job.ceiling_per_s is None else f", {job.ceiling_per_s:g} reads/s and {_writes(job):g} writes/s"
+    return (
+        f"{job.ranks} ranks x {job.threads} threads, {EPOCHS} epochs of {job.shards} shards and {EPOCHS} checkpoints "
+        f"of {job.ranks * job.parts} files, {where}{ceiling}, seed {job.seed}"
+    )
+
+
+def _writes(job: Job) -> int:
+    return round(job.write_ceiling_per_s or 0.0)
+
+
+def _print(job: Job, runs: Sequence[Run], options: argparse.Namespace) -> None:
+    table.show(runs, title=_title(job, options))
+    for sentence in table.meaning(runs):
+        print(sentence)
+
+
+def _print_json(job: Job, runs: Sequence[Run], options: argparse.Namespace) -> None:
+    found = {
+        "job": {**job.to_dict(), "operations": job.operations, "write_ceiling_per_s": job.write_ceiling_per_s},
+        "store": options.endpoint_url or options.store or "moto",
+        "runs": {run.name: run.to_dict() for run in runs},
+        "good": all(run.is_good for run in runs if run.name == TREATED),
+        "meaning": table.meaning(runs),
+        "versions": {name: version(name) for name in _NAMED if find_spec(name)} | {"resilient-io": __version__},
+        "machine": {"python": platform.python_version(), "system": platform.system(), "cpus": os.cpu_count()},
+    }
+    print(json.dumps(found, indent=2))
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"\d+", text) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"must be a whole number from {least} to {most:,}, not {text!r}")
+        return int(text)
+
+    return parse
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number above 0, not {text!r}")
+    return value
+
+
+def _size(text: str) -> int:
+    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
+    unit = _UNITS.get(found.group(2)) if found else None
+    size_bytes = int(found.group(1)) * unit if found and unit else 0
+    if not 0 < size_bytes <= LARGEST_SHARD_BYTES:
+        raise argparse.ArgumentTypeError(f"must be a size from 1 byte to 64MiB, such as 64KiB, not {text!r}")
+    return size_bytes
