@@ -26,6 +26,7 @@ class ResilientS3File(S3File):  # type: ignore[misc]  # s3fs is untyped
     ) -> None:
         self._pid: int = os.getpid()
         self.closed: bool
+        self.req_kw: dict[str, Any]
         self._first = first.data if first is not None else b""
         if first is not None:
             self._details = first.details
@@ -42,10 +43,10 @@ class ResilientS3File(S3File):  # type: ignore[misc]  # s3fs is untyped
         if len(known) == end - start:
             return known
         asked = f"bytes={start + len(known)}-{end - 1}"
-        request = {"Bucket": self.bucket, "Key": self.key, "Range": asked, **self.read_kw}
+        request = {"Bucket": self.bucket, "Key": self.key, "Range": asked, **_reading(self)}
         if self.version_id:
             request["VersionId"] = self.version_id
-        etag = self.details.get("ETag") if self.fs.local_expiry_check else None
+        etag = self.details.get("ETag") if getattr(self.fs, "local_expiry_check", False) else None
         try:
             rest: bytes = sync(self.fs.loop, reading.read_range, self.fs, request, etag=etag)
             return known + rest
@@ -104,6 +105,11 @@ class ResilientS3File(S3File):  # type: ignore[misc]  # s3fs is untyped
         if getattr(self, "_pid", None) != os.getpid() and getattr(self, "mode", "rb") != "rb":
             self.closed = True
         super().__del__()
+
+
+def _reading(file: ResilientS3File) -> Any:
+    """Return what requests for the file's bytes carry besides; older s3fs has one set for all requests of a file."""
+    return getattr(file, "read_kw", file.req_kw)
 
 
 guard_file(ResilientS3File)

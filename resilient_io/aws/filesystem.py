@@ -98,7 +98,8 @@ class ResilientS3FileSystem(S3FileSystem):  # type: ignore[misc]  # s3fs is unty
                 return
             privates.leave_behind(self._s3, getattr(self, "_s3creator", None), self.session, self._loop)
             self._s3 = self._s3creator = None
-            if self._session_is_owned:
+            # Older s3fs does not note whose the session is; one that was given is in the arguments.
+            if getattr(self, "_session_is_owned", self.storage_options.get("session") is None):
                 self.session = None
             self._set_session_lock = asyncio.Lock()
             self._loop = None if self.asynchronous else get_loop()
@@ -162,6 +163,13 @@ class ResilientS3FileSystem(S3FileSystem):  # type: ignore[misc]  # s3fs is unty
         except reading.Changed as error:
             raise _changed(rpath) from error
 
+    def _get_s3_method_kwargs(self, method: Any, *given: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return the parameters of a request; older s3fs forgets `requester_pays` here, and what takes it back."""
+        params: dict[str, Any] = super()._get_s3_method_kwargs(method, self.req_kw, *given, **kwargs)
+        if params.get("RequestPayer", "") is None:
+            del params["RequestPayer"]
+        return params
+
     def _request_for(self, path: str, version_id: str | None) -> dict[str, Any]:
         bucket, key, version = self.split_path(path)
         request = {"Bucket": bucket, "Key": key}
@@ -209,7 +217,7 @@ class ResilientS3FileSystem(S3FileSystem):  # type: ignore[misc]  # s3fs is unty
             "s3_additional_kwargs": {**self.s3_additional_kwargs, **kwargs},
             "cache_type": cache_type or self.default_cache_type,
             "autocommit": autocommit,
-            "requester_pays": self.requester_pays if requester_pays is None else requester_pays,
+            "requester_pays": bool(self.req_kw) if requester_pays is None else requester_pays,
             "cache_options": cache_options,
             "size": size,
         }
@@ -223,7 +231,7 @@ class ResilientS3FileSystem(S3FileSystem):  # type: ignore[misc]  # s3fs is unty
         if not key or version:
             return None
         request: dict[str, Any] = {"Bucket": bucket, "Key": key}
-        if requester_pays != self.requester_pays:
+        if requester_pays != bool(self.req_kw):
             # None takes the filesystem's own default out again.
             request["RequestPayer"] = "requester" if requester_pays else None
         try:

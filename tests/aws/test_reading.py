@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import random
 from collections import Counter
@@ -10,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import fsspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from s3fs import S3FileSystem
 from s3fs.utils import FileExpired
 
 from resilient_io.aws.filesystem import FIRST_READ_BYTES, ResilientS3FileSystem
@@ -24,6 +27,10 @@ pytestmark = pytest.mark.wire
 POLICY = {"backoff_base_s": 0.001, "backoff_cap_s": 0.01, "max_attempts": 4}
 BIG = 3_000_000
 TEXT = "".join(f"line {number} äöü €\n" for number in range(400)).encode()
+OPTIONS = inspect.signature(S3FileSystem.__init__).parameters
+knows_expiry = pytest.mark.parametrize(
+    "expiry", [{"local_expiry_check": on} for on in (False, True)] if "local_expiry_check" in OPTIONS else [{}], ids=str
+)
 READS: dict[str, Callable[[Any, str, Path], bytes]] = {}
 
 
@@ -133,12 +140,18 @@ def test_a_missing_key_leaves_no_local_file(fs: Any, tmp_path: Path, read: str) 
 # -- ranges ------------------------------------------------------------------------------------------
 
 
+def _client_of(fs: Any) -> Any:
+    """Return the filesystem's client; older s3fs makes another one until the first request is sent."""
+    fs.call_s3("head_bucket", Bucket="b")
+    return fs.s3
+
+
 class Requests:
     """What was asked for, from inside the client."""
 
     def __init__(self, fs: Any) -> None:
         self.seen: list[dict[str, Any]] = []
-        fs.s3.meta.events.register("before-parameter-build.s3.GetObject", self._note)
+        _client_of(fs).meta.events.register("before-parameter-build.s3.GetObject", self._note)
 
     def _note(self, params: dict[str, Any], **_: Any) -> None:
         self.seen.append(dict(params))
@@ -178,11 +191,11 @@ def _replace(stock: Any, key: str, body: bytes) -> None:
     stock.put_object(Bucket="big", Key=key, Body=body)
 
 
-@pytest.mark.parametrize("local_expiry_check", [False, True])
+@knows_expiry
 def test_an_object_replaced_while_open_does_not_mix_versions(
-    store: FaultServer, stock: Any, local_expiry_check: bool
+    store: FaultServer, stock: Any, expiry: dict[str, bool]
 ) -> None:
-    fs = _filesystem(store, local_expiry_check=local_expiry_check)
+    fs = _filesystem(store, **expiry)
     _replace(stock, "replaced", b"a" * 1_000_000)
     with fs.open("big/replaced", block_size=100_000) as file:
         assert file.read(10) == b"a" * 10
@@ -192,14 +205,14 @@ def test_an_object_replaced_while_open_does_not_mix_versions(
             file.read(10)
 
 
-@pytest.mark.parametrize("local_expiry_check", [False, True])
-def test_the_policy_of_s3fs_on_expiry_is_not_changed(store: FaultServer, stock: Any, local_expiry_check: bool) -> None:
-    fs = _filesystem(store, local_expiry_check=local_expiry_check)
+@knows_expiry
+def test_the_policy_of_s3fs_on_expiry_is_not_changed(store: FaultServer, stock: Any, expiry: dict[str, bool]) -> None:
+    fs = _filesystem(store, **expiry)
     requests = Requests(fs)
     with fs.open("big/train/000001", block_size=100_000) as file:
         file.seek(500_000)
         assert file.read(10) == _bytes_of(stock, "big/train/000001")[500_000:500_010]
-    assert ("IfMatch" in requests.seen[-1]) == (not local_expiry_check)
+    assert ("IfMatch" in requests.seen[-1]) == (not expiry.get("local_expiry_check"))
 
 
 @pytest.mark.parametrize("read", ["cat_file", "get_file"])
@@ -213,7 +226,7 @@ def test_an_object_replaced_between_its_parts_is_not_mixed(
         if params.get("Range"):
             _replace(stock, "moving", b"b" * 1_000_000)
 
-    fs.s3.meta.events.register("before-parameter-build.s3.GetObject", replace)
+    _client_of(fs).meta.events.register("before-parameter-build.s3.GetObject", replace)
     with pytest.raises(ObjectChanged, match="replaced while it was being read") as raised:
         if read == "cat_file":
             fs.cat_file("big/moving", chunksize=300_000)
@@ -303,6 +316,8 @@ def test_a_store_that_ignores_ranges_does_not_shift_the_bytes(
 # -- random access -----------------------------------------------------------------------------------
 
 CACHES = ["none", "readahead", "bytes", "mmap", "blockcache", "all", "first", "background"]
+if fsspec.__version__ < "2026.3":
+    CACHES.remove("blockcache")  # raises ValueError at the end of an object, without this library too
 STEPS = st.one_of(
     st.tuples(st.just("seek"), st.integers(0, len(TEXT) + 50), st.just(0)),
     st.tuples(st.just("seek"), st.integers(-50, 50), st.just(1)),
@@ -438,12 +453,15 @@ def test_a_version_is_not_read_as_another(moto_url: str, fault_server: Callable[
 
 
 def test_switching_off_does_not_half_switch_off(store: FaultServer, plan_of: Callable[..., FaultServer]) -> None:
-    fs = _filesystem(store, resilience=False)
-    server = plan_of()
-    assert len(fs.cat_file("b/train/000001")) == 4096
-    assert len(fs.open("b/train/000001").read()) == 4096
-    # Exactly what stock s3fs sends.
-    assert _sent(server) == {"HeadObject": 2, "GetObject": 2}
+    plain = S3FileSystem(endpoint_url=store.url, skip_instance_cache=True, use_listings_cache=False)
+    sent = []
+    for fs in (plain, _filesystem(store, resilience=False)):
+        server = plan_of()
+        assert len(fs.cat_file("b/train/000001")) == 4096
+        assert len(fs.open("b/train/000001").read()) == 4096
+        sent.append(_sent(server))
+    assert sent[0] == sent[1]
+    assert sent[0]["HeadObject"] >= 1
 
 
 def test_a_refused_read_does_not_pass_by_its_lane(store: FaultServer, plan_of: Callable[..., FaultServer]) -> None:
