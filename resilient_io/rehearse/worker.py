@@ -74,15 +74,21 @@ def prepare(task: Mapping[str, Any]) -> Crew:
         resilient_io.install()
     import fsspec
 
+    counts = _counter()
     fs = fsspec.filesystem("s3", **task["storage_options"])
     fs.connect()
     job = Job.from_dict(task["job"])
     rank = Rank(fs=fs, job=job, rank=task["rank"], bucket=task["bucket"], run=task["run"])
-    return Crew(threads=job.threads, phase=rank.works, counts=_counter(fs.s3))
+    return Crew(threads=job.threads, phase=rank.works, counts=counts)
 
 
-def _counter(client: Any) -> Callable[[], Mapping[str, int]]:
-    """Count the requests and refusals of an S3 client; the counts begin anew each time that they are asked for."""
+def _counter() -> Callable[[], Mapping[str, int]]:
+    """Count the requests and refusals of this process's S3 clients, anew each time that the counts are asked for.
+
+    At the sessions, because s3fs may make its client more than once.
+    """
+    import botocore
+
     counts: Counter[str] = Counter()
 
     def sent(**event: Any) -> None:
@@ -97,8 +103,11 @@ def _counter(client: Any) -> Callable[[], Mapping[str, int]]:
         taken, counts = counts, Counter()
         return taken
 
-    client.meta.events.register("before-send.s3", sent)
-    client.meta.events.register("response-received.s3", answered)
+    def watch(session: Any) -> None:
+        session.register("before-send.s3", sent)
+        session.register("response-received.s3", answered)
+
+    botocore.register_initializer(watch)
     return taken
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import inspect
 import logging
 import time
 from typing import Any
@@ -32,6 +33,12 @@ def has(probe: str) -> bool:
     if importlib.util.find_spec(name) is None:
         return False
     return name in PACKAGES.values() or importlib.util.find_spec("azure.storage.blob") is not None
+
+
+def _s3fs_reads_in_blocks() -> bool:
+    import s3fs
+
+    return "chunksize" in inspect.signature(s3fs.S3FileSystem._cat_file).parameters
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +79,8 @@ def answered(case: dict[str, Any], result: Any) -> Any:
 def test_exception_of_the_real_sdk_gets_the_verdict(case: dict[str, Any]) -> None:
     if not has(case["probe"]):
         pytest.skip(f"{case['probe']} is not installed")
+    if case["operation"] == "cat_file-concurrent" and not _s3fs_reads_in_blocks():
+        pytest.skip("this s3fs reads an object with one request")
     error, result, _ = load_cases.replay(case)
     if error is None:
         fault = answered(case, result)

@@ -54,8 +54,8 @@ def test_both_runs_against_the_light_store() -> None:
     # Every byte that was read, and every one that was written.
     assert (treated["checked_bytes"], treated["wrong_bytes"]) == (2 * (30 + 2 * 6) * 4096, 0)
     assert treated["requests"] - treated["refused"] == treated["operations"]
-    # Stock asks with a HEAD before each GET.
-    assert found["runs"]["stock"]["requests"] > 1.5 * treated["operations"]
+    # Stock asks with a HEAD before each GET, s3fs 2026.2 before those of an open file.
+    assert found["runs"]["stock"]["requests"] > 1.2 * treated["operations"]
 
 
 def test_moto_is_the_default_store() -> None:
