@@ -106,7 +106,14 @@ def test_a_bucket_that_cannot_be_written_is_exit_status_2(fault_server: Any) -> 
 def test_ctrl_c_ends_every_process() -> None:
     command = [sys.executable, "-m", "resilient_io.cli", "rehearse", *SMALL, "--ceiling", "5", "--store", "builtin"]
     process = subprocess.Popen(
-        command, env=with_package({}), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        env=with_package({}),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # What a shell starts in the background ignores the signal, and so would what the tests start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stderr is not None
     for line in process.stderr:

@@ -139,15 +139,16 @@ def test_a_client_that_leaves_is_noted(fault_server: Start) -> None:
     assert server.log()[0].outcome == "gone"
 
 
-def test_an_expected_continue_is_given(fault_server: Start) -> None:
+@pytest.mark.parametrize("body", [b"abc", b""])
+def test_an_expected_continue_is_given(fault_server: Start, body: bytes) -> None:
     server = fault_server()
     server.fill("b", count=0, size_bytes=0)
     with WireClient(server.port) as client:
-        client.send("PUT", "/b/k", headers={"Expect": "100-continue", "Content-Length": "3"})
+        client.send("PUT", "/b/k", headers={"Expect": "100-continue", "Content-Length": str(len(body))})
         assert client.head()[0] == 100
-        client.socket.sendall(b"abc")
+        client.socket.sendall(body)
         assert client.head()[0] == 200
-        assert client.ask("GET", "/b/k").rest == b"abc"
+        assert client.ask("GET", "/b/k").rest == body
 
 
 @pytest.mark.parametrize(("before_body", "first", "connection"), [(False, 100, None), (True, 503, "close")])
