@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_io.classify.operations import OpClass, is_idempotent, is_write, merge_names, op_class
+from resilient_io.classify.operations import OpClass, is_idempotent, is_write, merge_names, op_class, repeat_is_told
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,22 @@ def test_operation_is_known(name: str | None, expected: OpClass, idempotent: boo
 )
 def test_finer_name_wins_and_keeps_the_condition(own: str | None, asked: str | None, merged: str | None) -> None:
     assert merge_names(own=own, asked=asked) == merged
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("CompleteMultipartUpload", True),
+        ("complete_multipart_upload", True),
+        ("PutObject-IfNoneMatch", True),
+        ("PutObject-IfMatch", True),
+        ("pipe_file-create", True),
+        ("PutObject", False),
+        ("PutObject-append", False),
+        ("CreateBucket", False),
+        ("GetObject-IfMatch", False),
+        (None, False),
+    ],
+)
+def test_a_repeat_that_the_store_tells_apart(name: str | None, told: bool) -> None:
+    assert repeat_is_told(name) is told

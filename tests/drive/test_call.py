@@ -14,6 +14,7 @@ from resilient_io.drive.gate import Outcome, WaitedTooLong
 from resilient_io.drive.operation import Operation, Surface, body_held
 from resilient_io.drive.runtime import reset, runtime
 from resilient_io.drive.scope import Level
+from resilient_io.errors import AmbiguousWriteError, public_error
 from resilient_io.policy import Policy
 from resilient_io.testing import ManualClock
 
@@ -35,7 +36,7 @@ def clock() -> ManualClock:
     return clock
 
 
-def call_of(*, idempotent: bool = True, **policy: Any) -> Call:
+def call_of(*, idempotent: bool = True, told: bool = False, nested: bool = False, **policy: Any) -> Call:
     return Call(
         runtime(),
         Operation(name="cat_file", path="s3://b/train/x", surface=Surface.FILESYSTEM),
@@ -44,6 +45,8 @@ def call_of(*, idempotent: bool = True, **policy: Any) -> Call:
         path=TRAIN,
         policy=Policy(**policy),
         idempotent=idempotent,
+        told=told,
+        nested=nested,
     )
 
 
@@ -227,3 +230,35 @@ def test_what_happens_is_told(clock: ManualClock) -> None:
     waited = told[2]
     assert isinstance(waited, events.PermitWaited)
     assert waited.waited_s == pytest.approx(clock.now())
+
+
+def test_a_write_that_the_store_tells_apart_is_repeated_and_its_give_up_is_ambiguous(clock: ManualClock) -> None:
+    call = call_of(idempotent=False, told=True, max_attempts=9, max_throttle_attempts=1)
+    call.admit()
+    call.failed(Verdict(kind=FaultKind.TRANSIENT, load=Load.SUSPECTED, applied=Applied.MAYBE, retryable=True))
+    assert call.decide() is not None
+    call.admit()
+    call.failed(REFUSED)
+    assert call.decide() is None
+    assert call.give_up is not None
+    assert call.give_up.verdict is call.verdict
+    assert (call.give_up.reason, call.verdict and call.verdict.kind) == ("throttle_attempts", FaultKind.AMBIGUOUS)
+    assert isinstance(public_error(call.give_up, None), AmbiguousWriteError)
+
+
+def test_a_refusal_alone_leaves_no_doubt_about_such_a_write(clock: ManualClock) -> None:
+    call = call_of(idempotent=False, told=True, max_throttle_attempts=1)
+    call.admit()
+    call.failed(REFUSED)
+    assert call.decide() is None
+    assert call.verdict is REFUSED
+
+
+def test_a_nested_call_takes_no_permit_and_counts_its_attempts(clock: ManualClock) -> None:
+    outer, inner = call_of(max_concurrency=1), call_of(max_concurrency=1, nested=True)
+    outer.admit()
+    inner.admit()
+    assert (leaf().in_flight, inner.attempts) == (1, 1)
+    inner.failed(REFUSED)
+    outer.close()
+    assert leaf().in_flight == 0
