@@ -170,7 +170,7 @@ def test_an_outage_is_left_for_a_quarter_of_the_former_rate() -> None:
 
 
 def test_slow_start_grows_without_waiting_for_silence() -> None:
-    """Until the first cut the rate grows 20 % a second."""
+    """Until the first cut the rate doubles every second."""
     rec = _limited(50.0)
     rec[law.SLOW_START], rec[law.COUNT] = 1.0, 100.0
     law.on_success(rec, 101.0, 100.5, backlog=True)

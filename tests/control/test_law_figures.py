@@ -5,6 +5,7 @@ The bounds leave room for the seed, not for another law: benchmarks/law.py print
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from statistics import mean, median
@@ -19,13 +20,14 @@ _FAR = 200_000.0
 
 def _random_cost(law: Constants, *, share: float, callers: int = 64, processes: int = 1, seconds: float = 20) -> float:
     """Median throughput under random refusals relative to full jitter without a limiter, from the start."""
+    fleet = Fleet(processes=processes, callers=callers, law=law)
     store = Store(ceiling_per_s=_FAR, random_share=share)
-    ratios = []
-    for seed in range(1, 6 if callers < 64 or processes == 1 else 2):
-        fleet = Fleet(processes=processes, callers=callers, law=law)
-        free = run(replace(fleet, limited=False), store, seconds=seconds, seed=seed)
-        ratios.append(run(fleet, store, seconds=seconds, seed=seed).per_s / free.per_s)
-    return median(ratios)
+    free = median(
+        run(replace(fleet, limited=False), store, seconds=seconds, seed=seed).per_s
+        for seed in range(1, 4 if callers * processes <= 16 else 2)
+    )
+    seeds = range(1, 8 if callers * processes <= 32 else 4 if callers * processes <= 64 else 2)
+    return median(run(fleet, store, seconds=seconds, seed=seed).per_s for seed in seeds) / free
 
 
 def _after_outage(law: Constants, *, outage_s: int = 60, processes: int = 8) -> tuple[float, float]:
@@ -36,9 +38,9 @@ def _after_outage(law: Constants, *, outage_s: int = 60, processes: int = 8) -> 
     return result.served_between(end + 13, end + 15) / 400, result.served_between(end + 27, end + 30) / 400
 
 
-def _ceiling(law: Constants = LAW, *, processes: int = 64, ceiling: float = 700, sharing: int = 1) -> Result:
-    fleet = Fleet(processes=processes, law=law, sharing=sharing)
-    return run(fleet, Store(ceiling_per_s=ceiling), seconds=80, warm_s=40)
+def _ceiling(law: Constants = LAW, *, processes: int = 64, ceiling: float = 700, seed: int = 1) -> Result:
+    """The measured half of 80 s; the default is eight times smaller than 512 processes at 5500/s."""
+    return run(Fleet(processes=processes, law=law), Store(ceiling_per_s=ceiling), seconds=80, warm_s=40, seed=seed)
 
 
 def _fairness_after_jump(law: Constants) -> float:
@@ -56,8 +58,15 @@ def _after_doubling(law: Constants) -> float:
 def _small_job(law: Constants = LAW) -> tuple[float, float, float]:
     """8 processes x 4 threads, 1,496 operations at 100/s: makespan over ideal, share refused, 99th percentile."""
     fleet = Fleet(processes=8, callers=4, operations=187, law=law)
-    store = Store(ceiling_per_s=100, burst_s=0.5, latency_median_s=0.02, latency_sigma=0.1)
-    results = [run(fleet, store, seconds=90, seed=seed) for seed in range(1, 9)]
+    store = Store(
+        ceiling_per_s=100,
+        burst_s=0.5,
+        latency_median_s=0.02,
+        latency_sigma=0.15,
+        refusal_min_s=0.02,
+        refusal_max_s=0.03,
+    )
+    results = [run(fleet, store, seconds=90, seed=seed) for seed in range(1, 25)]
     assert not any(result.failed for result in results)
     return (
         mean(result.finished_at_s / 14.46 for result in results),
@@ -72,17 +81,13 @@ def test_random_refusals_are_not_load(share: float, least: float) -> None:
     assert _random_cost(LAW, share=share) >= least
 
 
-def test_random_refusals_with_eight_processes() -> None:
-    """Eight processes do as one does."""
-    assert _random_cost(LAW, share=0.2, processes=8) >= 0.5
-    assert _random_cost(LAW, share=0.01, processes=8) >= 0.88
-
-
-@pytest.mark.parametrize("callers", [1, 2, 4])
-def test_random_refusals_with_few_callers(callers: int) -> None:
-    """Over a minute one to four threads lose a tenth at 1 % and keep half at 20 %, in most runs."""
-    assert _random_cost(LAW, share=0.01, callers=callers, seconds=60) >= 0.88
-    assert _random_cost(LAW, share=0.2, callers=callers, seconds=60) >= 0.4
+@pytest.mark.parametrize("processes", [1, 8])
+@pytest.mark.parametrize("callers", [1, 4, 8, 16, 64])
+def test_random_refusals_by_size(processes: int, callers: int) -> None:
+    """From one thread to 512 in flight a tenth is lost at 1 % (8 x 8: .87) and half is kept at 20 %, within 20 s."""
+    size = {"callers": callers, "processes": processes}
+    assert _random_cost(LAW, share=0.01, **size) >= (0.8 if processes == callers == 8 else 0.9)
+    assert _random_cost(LAW, share=0.2, **size) >= 0.5
 
 
 @pytest.mark.parametrize("outage_s", [10, 300])
@@ -102,14 +107,24 @@ def test_recovery_after_an_hour() -> None:
 
 @pytest.mark.parametrize(
     ("processes", "ceiling", "refused", "fairness"),
-    [(8, 700, 0.025, 0.95), (64, 700, 0.042, 0.75), (64, 86, 0.185, 0.81)],
+    [(8, 700, 0.022, 0.95), (64, 700, 0.044, 0.8), (64, 86, 0.155, 0.81)],
 )
 def test_at_the_ceiling(processes: int, ceiling: float, refused: float, fairness: float) -> None:
-    """The whole ceiling is used, with the refusals that its rate per client explains; as many as 64, 512, 4096."""
+    """The whole ceiling is used, with the refusals that its rate per client explains; rates as of 64, 512, 4096."""
     result = _ceiling(processes=processes, ceiling=ceiling)
     assert result.per_s >= 0.98 * ceiling
     assert result.refused_share <= refused
     assert result.fairness >= fairness
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("processes", [256, 512])
+def test_a_large_fleet_at_the_ceiling(processes: int) -> None:
+    """At full size chance finds the rare wrong entry: shares stay even, and refusals few."""
+    result = run(Fleet(processes=processes), Store(), seconds=70, warm_s=40, seed=8)
+    assert result.per_s >= 0.98 * 5500
+    assert result.refused_share <= 0.044
+    assert result.fairness >= 0.75
     assert result.failed == 0
 
 
@@ -137,25 +152,40 @@ def test_a_halved_ceiling_is_followed() -> None:
 
 
 def test_the_small_job() -> None:
-    """Eight uncoordinated processes at 12.5 requests a second each; the aim of 1.10 and 5 % is missed by a little."""
+    """Eight uncoordinated processes at 12.5 requests a second each; the aim of 1.10 is missed by a little."""
     makespan, refused, slow_s = _small_job()
-    assert makespan <= 1.35
-    assert refused <= 0.065
+    assert makespan <= 1.18
+    assert refused <= 0.052
     assert slow_s < 2.0
 
 
 # Rule -> (what shows it, change that removes it). Each measure is sound with the law and not without the rule.
+def _fleet_of_few(law: Constants) -> Result:
+    """A fleet of few callers each, in which some take the opening storm for random refusals."""
+    fleet = Fleet(processes=128, callers=8, law=law)
+    return run(fleet, Store(ceiling_per_s=1400.0), seconds=40.0, warm_s=15.0, seed=2)
+
+
 _RULES: dict[str, tuple[Callable[[Constants], bool], dict[str, float | bool]]] = {
     "the tolerance": (lambda law: _random_cost(law, share=0.2) >= 0.5, {"tolerance": False}),
     "the look at what is in flight": (lambda law: _random_cost(law, share=0.01) >= 0.9, {"trial": False}),
+    "the answers that few callers wait for": (lambda law: _small_job(law)[1] <= 0.052, {"few_bad": 2.0}),
+    "the cap on the trial of few callers": (lambda law: _small_job(law)[1] <= 0.052, {"few_cap": math.inf}),
     "the memory of the good rate": (lambda law: _after_outage(law)[0] >= 0.5, {"recovery": False}),
-    "the large steps of the young": (lambda law: _small_job(law)[0] <= 1.35, {"young": False}),
-    "a short run counts as longer": (lambda law: _small_job(law)[1] <= 0.065, {"run_min_s": 0.05}),
+    "the large steps of the young": (lambda law: _small_job(law)[0] <= 1.18, {"young": False}),
+    "the growing steps of the young": (lambda law: _small_job(law)[0] <= 1.18, {"young_silence": 0.0}),
+    "the large cuts of the young": (lambda law: _small_job(law)[1] <= 0.052, {"young_cut": 0.05}),
+    "a contradiction": (lambda law: _random_cost(law, share=0.2, callers=4) >= 0.5, {"contra_min": 2.0}),
+    "the disproof": (
+        lambda law: _fleet_of_few(law).fairness >= 0.82,
+        {"disproof_low": 0.0, "disproof_high": math.inf},
+    ),
+    "a short run counts as longer": (lambda law: _small_job(law)[1] <= 0.052, {"run_min_s": 0.05}),
     "the cap on growth": (lambda law: _fairness_after_jump(law) >= 0.7, {"growth_cap": 0.5}),
     "growth": (lambda law: _after_doubling(law) >= 0.9, {"growth": 0.001}),
     "faster growth in silence": (lambda law: _after_doubling(law) >= 0.9, {"regrow_s": 60.0}),
-    "the cut": (lambda law: _ceiling(law).refused_share <= 0.042, {"cut": 0.05}),
-    "a cut ends the silence": (lambda law: _ceiling(law).refused_share <= 0.042, {"epochs_lost": 0.0}),
+    "the cut": (lambda law: _ceiling(law).refused_share <= 0.044, {"cut": 0.05}),
+    "a cut ends the silence": (lambda law: _ceiling(law).refused_share <= 0.044, {"epochs_lost": 0.0}),
 }
 
 
