@@ -83,6 +83,12 @@ def _operation(fs: Any, name: str, args: tuple[Any, ...], *, bulk: bool = False)
     return Operation(name=name, path=_path_of(args), surface=Surface.FILESYSTEM, overlay=fs._overlay, bulk=bulk)
 
 
+def _outer() -> Operation | None:
+    """Return the filesystem call that this one serves; the call of a client above does not speak in our errors."""
+    outer = current()
+    return outer if outer is not None and outer.surface is Surface.FILESYSTEM else None
+
+
 def _path_of(args: tuple[Any, ...]) -> str:
     first = args[0] if args else ""
     if isinstance(first, (list, tuple)) and first:
@@ -98,8 +104,8 @@ def _raise_last(operation: Operation) -> NoReturn:
 def _guarded(name: str, inner: Callable[..., Awaitable[Any]], kind: Kind) -> Callable[..., Awaitable[Any]]:
     @functools.wraps(inner)
     async def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        outer = current()
-        if outer is not None and not outer.bulk and outer.surface is Surface.FILESYSTEM:
+        outer = _outer()
+        if outer is not None and not outer.bulk:
             return await _nested(outer, inner(self, *args, **kwargs))
         operation = _operation(self, name, args, bulk=kind is Kind.BULK)
         with made_current(operation):
@@ -155,7 +161,7 @@ _DONE: Final = object()
 def _guarded_walk(name: str, inner: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
     @functools.wraps(inner)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        if current() is not None:
+        if _outer() is not None:
             yield from inner(self, *args, **kwargs)
             return
         operation = _operation(self, name, args)
@@ -180,7 +186,7 @@ def _guarded_walk(name: str, inner: Callable[..., Iterator[Any]]) -> Callable[..
 def _guarded_walk_async(name: str, inner: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
     @functools.wraps(inner)
     async def guarded(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        if current() is not None:
+        if _outer() is not None:
             async for step in inner(self, *args, **kwargs):
                 yield step
             return
@@ -205,7 +211,7 @@ def _guarded_walk_async(name: str, inner: Callable[..., AsyncIterator[Any]]) -> 
 def _guarded_file_method(name: str, inner: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(inner)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if current() is not None:
+        if _outer() is not None:
             return inner(self, *args, **kwargs)
         operation = _operation(self.fs, f"{self.mode} {name.lstrip('_')}", (self.path,))
         with made_current(operation):

@@ -399,3 +399,20 @@ def test_a_plain_botocore_client_has_no_transfers(server: FaultServer) -> None:
 def test_wrong_arguments_are_a_type_error(client: Any) -> None:
     with pytest.raises(TypeError, match="Bucket"):
         client.upload_file("a")
+
+
+def test_a_throttled_file_that_a_client_uploads_raises_the_public_error(
+    fault_server: Callable[..., FaultServer],
+) -> None:
+    """The upload is an operation of a client; the file that it reads is still one of a filesystem."""
+    from resilient_io.aws.filesystem import ResilientS3FileSystem
+
+    server = fault_server()
+    server.fill("bkt", count=1, size_bytes=600_000)
+    policy = {"max_throttle_attempts": 1}
+    client = hooks.harden(boto3.session.Session().client("s3", endpoint_url=server.url), policy)
+    fs = ResilientS3FileSystem(endpoint_url=server.url, resilience=policy, skip_instance_cache=True)
+    with fs.open("bkt/train/000000") as file:
+        server.configure(FaultPlan(rules=(FaultRule(action=FaultAction.ERROR, match=Match(op="GetObject")),)))
+        with pytest.raises(rio.ThrottledError):
+            client.upload_fileobj(file, "bkt", "copy")
