@@ -84,9 +84,9 @@ def _or_none(check: Check) -> Check:
 
 
 def _coordination(value: object) -> object:
-    if value in ("node", "cluster"):
-        raise ValueError("'process' or None: this version shares a limit within one process only")
-    return _or_none(_one_of("process"))(value)
+    if value == "cluster":
+        raise ValueError("'node', 'process' or None: this version shares a limit within one machine only")
+    return _or_none(_one_of("node", "process"))(value)
 
 
 def _prefix_rule(value: object) -> object:
@@ -160,12 +160,21 @@ class Policy:
     """Directory segments under the bucket that make a prefix; >= 0 (the bucket is one), default 2."""
     prefix_rule: str | None = _field(None, _prefix_rule)
     """What replaces `prefix_depth`: a regular expression with one group, or `package.module:function`."""
-    coordination: Literal["process"] | None = _field(None, _coordination)
-    """Who shares a limit; default None: the widest that works here, which is "process" in this version."""
+    coordination: Literal["node", "process"] | None = _field(None, _coordination)
+    """Who shares a limit: this machine's processes ("node") or none ("process"); default None: "node" where it works.
+
+    "node" differs from None only in that it logs a warning where the limits cannot be shared.
+    """
     redis_url: str | None = _field(None, _or_none(_text))
     """Where a cluster keeps its limits; not available in this version, default None."""
     fleet_size: int | None = _field(None, _or_none(_whole(1)))
-    """Processes that share the store, a hint for the fair share; not available in this version, default None."""
+    """Processes of the whole job that use the same store; >= 1, default None: what the launcher says.
+
+    That is WORLD_SIZE and LOCAL_WORLD_SIZE (torchrun), or what Open MPI, MVAPICH or Slurm set; without
+    them one machine is taken for the whole job. A scope that stands for all of it can tell refusals by
+    chance from load within seconds; a small part of a large fleet is the more careful. Used from the
+    first refusal on; one that is wrong costs refusals or time, never an operation.
+    """
     hedge: bool = _field(False, _boolean)
     """Whether a slow read is sent twice; not available in this version, default False."""
     min_throughput_bytes_per_s: float = _field(1024.0, _number(0))
@@ -204,9 +213,7 @@ class Policy:
 _CHECKS: dict[str, Check] = {f.name: f.metadata["check"] for f in dataclasses.fields(Policy)}
 _DEFAULTS: dict[str, object] = {f.name: f.default for f in dataclasses.fields(Policy)}
 # Fields that are fixed by the design and that nothing reads yet. Silence would be a false promise.
-_NOT_YET = frozenset(
-    {"bytes_per_s", "redis_url", "fleet_size", "hedge", "min_throughput_bytes_per_s", "stall_window_s", "verify"}
-)
+_NOT_YET = frozenset({"bytes_per_s", "redis_url", "hedge", "min_throughput_bytes_per_s", "stall_window_s", "verify"})
 _PRESETS: dict[str, dict[str, Any]] = {
     "training": {},
     "checkpoint": {

@@ -40,6 +40,7 @@ from resilient_io.control.law_record import (
     REFUSED,
     REFUSED_AT,
     SECOND,
+    SHARE,
     SIZE,
     SLOW_START,
     STREAK,
@@ -55,6 +56,7 @@ from resilient_io.control.law_record import (
     delivered_per_s,
     fresh,
     has_few_callers,
+    is_alone,
 )
 from resilient_io.control.law_tolerance import is_pardoned, judge_use, observe
 
@@ -72,6 +74,7 @@ __all__ = [
     "RATE",
     "REALLY_REFUSED_AT",
     "REFUSED_AT",
+    "SHARE",
     "SIZE",
     "SLOW_START",
     "SUCCEEDED_AT",
@@ -177,7 +180,7 @@ def on_success(rec: Record, now: float, sent_at: float, *, backlog: bool, law: C
     rec[GROWN_AT] = now
     if rec[OUTAGE] != 0.0:
         restart(rec, now, law)
-    elif backlog or is_demanded(rec, now, law):
+    elif (backlog or is_demanded(rec, now, law)) and not (rec[CHALLENGE] != 0.0 and is_alone(rec, law)):
         grow(rec, now, elapsed_s, law)
 
 

@@ -14,6 +14,8 @@ from typing import Final
 from resilient_io.control.law_record import (
     BEGAN_AT,
     CHECKS,
+    CLEAN_BAD,
+    CLEAN_N,
     CREDIT,
     ENTERED_AT,
     ENTERING,
@@ -28,6 +30,7 @@ from resilient_io.control.law_record import (
     GROWN_AT,
     IN_FLIGHT,
     LIMITED,
+    LOCKED_UNTIL,
     OUTAGE,
     OVERLOADED,
     RATE,
@@ -46,11 +49,13 @@ from resilient_io.control.law_record import (
     delivered_per_s,
     forget,
     has_few_callers,
+    is_alone,
+    is_one_of_many,
 )
 
 _CLEARED: Final = (
     OUTAGE, RECOVERING, CREDIT, FLOOR, YOUNG, YOUNG_SERVED, OVERLOADED, CHECKS, WORST, WEAK, ENTRY_OK, ENTRY_BAD,
-    EPOCHS,
+    EPOCHS, CLEAN_N, CLEAN_BAD,
 )  # fmt: skip
 
 
@@ -68,8 +73,9 @@ def enter(rec: Record, now: float, sent_at: float, u: float, law: Constants) -> 
     rec[ENTRY_SENT_AT] = sent_at
     rec[ENTRY_OTHERS] = rec[IN_FLIGHT]
     rec[ENTRY_DEMAND] = (came + rec[IN_FLIGHT] + 1.0) / run_s
-    rec[ENTERING] = 1.0 if law.trial else 0.0
-    if law.trial and has_few_callers(rec, law):  # as before, until some answers are in
+    trial = law.trial and not is_one_of_many(rec, law)
+    rec[ENTERING] = 1.0 if trial else 0.0
+    if trial and has_few_callers(rec, law):  # as before, until some answers are in
         rec[RATE] = max(rec[RATE], rec[ENTRY_DEMAND])
         rec[TOKENS] = 0.0
     forget(rec, now)
@@ -94,7 +100,7 @@ def _decide_few(rec: Record, now: float, law: Constants) -> None:
     if bad >= law.few_bad * need:
         overloaded(rec, now, law)
     elif ok + bad >= need or (not crowd and ok > (1.0 - law.few_bad) * need):
-        clean = bad <= 1.0 and ok >= law.few_clean
+        clean = (bad <= 1.0 and ok >= law.few_clean) or is_alone(rec, law)
         most = math.inf if clean else law.few_cap * rec[ENTRY_RATE]
         rec[ENTERING] = 0.0
         rec[SLOW_START] = rec[WEAK] = 1.0
@@ -109,7 +115,9 @@ def _decide_many(rec: Record, now: float, law: Constants) -> None:
     if n >= 2.0 and ok < law.trial_share * n:
         overloaded(rec, now, law)
         return
-    if _is_no_ceiling(ok, n, law):  # else no trial, or one client in ten of a large fleet gets ten times its share
+    if is_alone(rec, law):  # a wrong trial costs its checks, and nobody else's share
+        _begin_trial(rec, max(rec[RATE], law.trial_rate * rec[ENTRY_DEMAND] * max(ok, 1.0) / max(n, 1.0)), law)
+    elif _is_no_ceiling(ok, n, law):  # else no trial, or one client in ten of a large fleet gets ten times its share
         share = ok / n - (0.25 / math.sqrt(n) if n > 8.0 else 0.0)
         trial = law.trial_rate * rec[ENTRY_DEMAND] * share
         if n <= law.sure:
@@ -132,6 +140,10 @@ def _begin_trial(rec: Record, rate: float, law: Constants) -> None:
 def overloaded(rec: Record, now: float, law: Constants) -> None:
     """The ceiling is far below what this scope asked for: back to the cautious rate, and no tolerance."""
     rec[YOUNG] = rec[OVERLOADED] = 1.0
+    if is_alone(rec, law):  # the first refusal may have come before any success
+        came = rec[ENTRY_OK] / max(law.trial_s, now - rec[ENTRY_SENT_AT])
+        rec[ENTRY_RATE] = max(rec[ENTRY_RATE], law.entry_share * came)
+        rec[LOCKED_UNTIL] = max(rec[LOCKED_UNTIL], now + law.lock_s)  # see what this rate is refused before
     rec[ENTERING] = rec[CHECKS] = rec[SLOW_START] = rec[YOUNG_SERVED] = 0.0
     rec[RATE] = rec[ENTRY_RATE]
     forget(rec, now)

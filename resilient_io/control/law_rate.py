@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 from resilient_io.control.law_record import (
+    COUNT,
     CUT_AT,
     ENTERED_AT,
     ENTRY_RATE,
@@ -15,8 +16,10 @@ from resilient_io.control.law_record import (
     GROWN_AT,
     LIMITED,
     OUTAGE,
+    OVERSHOT_AT,
     RATE,
     RECOVERING,
+    REFUSED,
     REFUSED_AT,
     SLOW_START,
     STREAK,
@@ -27,6 +30,7 @@ from resilient_io.control.law_record import (
     Record,
     delivered_per_s,
     forget,
+    is_one_of_many,
 )
 
 _YOUNG: Final = 0.3  # youth above which cuts and the usual growth are those of a young scope
@@ -34,7 +38,7 @@ _YOUNG: Final = 0.3  # youth above which cuts and the usual growth are those of 
 
 def youth(rec: Record, now: float, law: Constants) -> float:
     """Return 1.0 for a scope that is looking for its share after a sure overload, falling to 0.0 around `young_s`."""
-    if rec[YOUNG] == 0.0 or not law.young:
+    if rec[YOUNG] == 0.0 or not law.young or is_one_of_many(rec, law):
         return 0.0
     age = (now - rec[ENTERED_AT]) / law.young_s
     if age > 3.0 or not law.young_low <= rec[ENTRY_RATE] <= law.young_high or rec[RATE] > law.young_top:
@@ -50,7 +54,8 @@ def grow(rec: Record, now: float, elapsed_s: float, law: Constants) -> None:
         rec[RECOVERING] = 1.0 if rec[RATE] < rec[GOOD] else 0.0
         return
     if rec[SLOW_START] != 0.0:
-        rec[RATE] = min(law.rate_max, rate * math.exp(law.slow_start_per_s * elapsed_s))
+        per_s = law.fleet_slow_start_per_s if is_one_of_many(rec, law) else law.slow_start_per_s
+        rec[RATE] = min(law.rate_max, rate * math.exp(per_s * elapsed_s))
         return
     regrow_s, cap = law.regrow_s, law.growth_cap
     young = youth(rec, now, law)
@@ -84,8 +89,26 @@ def cut(rec: Record, now: float, law: Constants) -> None:
         rec[SLOW_START] = 0.0
     weight = 1.0 / max(1.0, rate)
     rec[RECOVERING] = 0.0
+    if rec[EPOCHS] >= law.glut_s and rec[FLOOR] == 0.0:
+        rec[OVERSHOT_AT] = now
     rec[EPOCHS] *= max(0.0, 1.0 - law.epochs_lost * weight)
     rec[RATE] = max(law.rate_min, rate * (1.0 - min(law.cut_max, law.cut * weight)))
+    if now - rec[OVERSHOT_AT] <= law.glut_over_s and now - rec[CUT_AT] >= law.glut_hold_s:
+        _end_glut(rec, now, law)
+
+
+def _end_glut(rec: Record, now: float, law: Constants) -> None:
+    """Many refusals within a second after a long growth: what comes through is known better than small cuts find it.
+
+    Growth passes the ceiling by a fifth then, and the way back in small cuts cost more refusals than all the rest of a
+    small job. Not for longer than `glut_over_s`, or refusals that do not follow the rate would starve the scope; in an
+    outage nothing comes through, hence the bound by GOOD.
+    """
+    refused = rec[REFUSED]
+    if refused >= law.glut and refused >= law.glut_share * (refused + rec[COUNT]):
+        rec[CUT_AT] = now
+        least = max(law.rate_min, law.glut_least * rec[GOOD])
+        rec[RATE] = min(rec[RATE], max(least, delivered_per_s(rec, now)))
 
 
 def _cut_young(rec: Record, now: float, law: Constants) -> None:

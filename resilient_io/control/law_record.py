@@ -69,6 +69,13 @@ LOCK_S: Final = 52  # how long the next lock lasts
 SUSPECT_SHARE: Final = 53  # suspected answers among the recent ones, smoothed over about 20
 SUSPECT_N: Final = 54  # answers behind that figure, at most 20
 REALLY_REFUSED_AT: Final = 55  # the last answer that was a refusal beyond doubt
+ISSUED: Final = 56  # tokens ever taken in advance (`turns`); the last turn's number
+SENT_AT: Final = 57  # the last request of all who share the record
+OVERSHOT_AT: Final = 58  # the first refusal after a long growth, while it may still be answered with a large cut
+SHARE: Final = 59  # part of all processes that use the scope which steps this record, above 0 to 1; 0.0: not known
+ASKED_UNTIL: Final = 60  # a small share of refusals is no question before
+CLEAN_N: Final = 61  # answers of the block with the fewest refusals since entry, of a scope that is alone
+CLEAN_BAD: Final = 62  # its refusals
 SIZE: Final = 64  # floats in a record; the rest is kept for later
 
 
@@ -88,6 +95,12 @@ class Constants:
     cut: float = 0.5  # a refusal takes cut / max(1, rate) of the rate
     cut_max: float = 0.15  # share of the rate, or one refusal of a slow client would cost it seconds
     epochs_lost: float = 20.0  # a refusal takes epochs_lost / max(1, rate) of the regrowth
+    glut_s: float = 3.0  # seconds of growth without a refusal, after which
+    glut: float = 8.0  # so many refusals within a second are, if they are also
+    glut_share: float = 0.08  # this share of its answers, reason to go down to what comes through,
+    glut_hold_s: float = 0.5  # at most once in this time,
+    glut_over_s: float = 2.0  # for so long,
+    glut_least: float = 0.5  # and not below this of what came through when the scope was well
     slow_start_per_s: float = 0.7  # growth (x2 per second) until the first refusal that counts
     rate_min: float = 0.2  # one probe in 5 s
     rate_max: float = 1e7  # no bound in practice; keeps the sums finite
@@ -183,6 +196,26 @@ class Constants:
     disproof_high: float = 1.5  # and one above this of the floor plus disproof_add does too
     disproof_add: float = 0.05
     few_follow: float = 0.1  # `follow` for them: slower, or a floor creeps after a load and is never disproved
+    # a scope whose record stands for all that use it: a dip of its rate tells load from chance at once
+    dip: bool = True
+    dip_bad: float = 6.0  # refusals
+    dip_min: float = 0.04  # and their share, from which there is a question
+    dip_least: float = 0.008  # the same for one that surely is, if no dip has found load of late
+    dip_balance: float = 2.5  # times the balance, least for one of which it is only assumed
+    dip_to: float = 0.85  # of what came through is the rate of the dip: a ceiling refuses next to nothing there
+    dip_answers: float = 16.0  # that the dip takes at least, and so many that
+    dip_expected: float = 6.0  # so many refusals are to be expected if they are chance
+    dip_s: float = 5.0  # at most,
+    dip_clear: float = 3.5  # and so many if there is none, or far more
+    dip_kept: float = 0.5  # of the share that is left in the dip: chance
+    clean_expected: float = 12.0  # refusals that a share lets expect in the cleanest block,
+    clean_sigmas: float = 3.0  # and standard deviations below that from which the share was not always so: it is load
+    dip_again_s: float = 60.0  # after a dip that found load, for which `dip_least` does not hold
+    dip_block_s: float = 4.0  # seconds after which refusals that are no question are forgotten
+    dip_wait_s: float = 15.0  # and those that could become one
+    # a scope that is known to be one of many
+    fleet_share: float = 0.02  # SHARE below which nothing is tried at entry, or while young, or believed of few callers
+    fleet_slow_start_per_s: float = 0.2  # slow_start_per_s for it: the last to be refused would have most
     # recovery
     recovery: bool = True  # remember the rate from before an outage
     outage_s: float = 3.0  # without a success
@@ -198,14 +231,19 @@ class Constants:
 LAW: Final = Constants()
 
 
+ASSUMED: Final = 0.995  # SHARE of a record of which nobody said that it is alone, and nothing speaks against it
+NEVER: Final = -1e12  # finite, so that the sum of a record tells whether it is sound
+LAYOUT: Final = 1  # changes with the meaning of any index: records that are kept outside the process carry it
+
+
 def fresh(now: float) -> list[float]:
     """Return the record of a scope that has seen nothing: open, so that nothing waits."""
     rec = [0.0] * SIZE
     rec[RATE] = math.inf
-    for index in (TOKENS_AT, GROWN_AT, ENTERED_AT, REFUSED_AT, BEGAN_AT, SUCCEEDED_AT, BLOCK_AT):
+    for index in (TOKENS_AT, GROWN_AT, ENTERED_AT, REFUSED_AT, BEGAN_AT, SUCCEEDED_AT, BLOCK_AT, SENT_AT):
         rec[index] = now
     rec[SECOND] = float(math.floor(now))
-    rec[REALLY_REFUSED_AT] = -math.inf
+    rec[REALLY_REFUSED_AT] = rec[OVERSHOT_AT] = NEVER
     rec[LOCK_S] = LAW.lock_s
     return rec
 
@@ -214,6 +252,16 @@ def delivered_per_s(rec: Record, now: float) -> float:
     """Return the successes of about the last second."""
     inside = now - rec[SECOND]
     return rec[COUNT_BEFORE] * (1.0 - inside) + rec[COUNT] if 0.0 <= inside < 1.0 else rec[COUNT]
+
+
+def is_alone(rec: Record, law: Constants) -> bool:
+    """Say whether all that use the scope step this record, as far as is known."""
+    return rec[SHARE] >= ASSUMED and law.dip
+
+
+def is_one_of_many(rec: Record, law: Constants) -> bool:
+    """Say whether this record is known to be a small part of a fleet: what it sees of refusals is the fleet's doing."""
+    return 0.0 < rec[SHARE] < law.fleet_share
 
 
 def has_few_callers(rec: Record, law: Constants) -> bool:

@@ -9,14 +9,20 @@ follows is disproved as easily.
 
 from __future__ import annotations
 
+import math
+
 from resilient_io.control.law_entry import check_trial, overloaded
 from resilient_io.control.law_record import (
+    ASKED_UNTIL,
+    ASSUMED,
     BACK_TO,
     BLOCK_AT,
     BLOCK_BAD,
     BLOCK_N,
     CHALLENGE,
     CHECKS,
+    CLEAN_BAD,
+    CLEAN_N,
     CREDIT,
     ENTERED_AT,
     ENTRY_DEMAND,
@@ -38,6 +44,7 @@ from resilient_io.control.law_record import (
     REF_RATIO,
     REF_SENT,
     REF_SET,
+    SHARE,
     SLOW_START,
     TOKENS,
     WEAK,
@@ -45,8 +52,11 @@ from resilient_io.control.law_record import (
     YOUNG,
     Constants,
     Record,
+    delivered_per_s,
     forget,
     has_few_callers,
+    is_alone,
+    is_one_of_many,
     new_block,
 )
 
@@ -66,14 +76,16 @@ def observe(rec: Record, now: float, sent_at: float, bad: float, law: Constants)
         return
     if rec[CHECKS] != 0.0:
         check_trial(rec, now, bad, law)
-    if not law.tolerance:
+    if not law.tolerance or (is_one_of_many(rec, law) and has_few_callers(rec, law)):
         return
     if rec[FLOOR] != 0.0 and bad == 0.0:
         rec[CREDIT] = min(law.credit_max, rec[CREDIT] + law.earn * rec[FLOOR])
     rec[BLOCK_N] += 1.0
     rec[BLOCK_BAD] += bad
     age_s = now - rec[BLOCK_AT]
-    if age_s >= 1.0:
+    if is_alone(rec, law):
+        _look_alone(rec, now, age_s, bad, law)
+    elif age_s >= 1.0:
         _look(rec, now, age_s, law)
 
 
@@ -90,7 +102,12 @@ def _look(rec: Record, now: float, age_s: float, law: Constants) -> None:
         if rec[FLOOR] == 0.0 and rec[OVERLOADED] == 0.0 and bad >= law.contra_sure and ratio > law.contra_most:
             overloaded(rec, now, law)
             return
-        if rec[FLOOR] == 0.0 and rec[OVERLOADED] == 0.0 and sent <= law.contra_rate_max:
+        if (
+            rec[FLOOR] == 0.0
+            and rec[OVERLOADED] == 0.0
+            and sent <= law.contra_rate_max
+            and not is_one_of_many(rec, law)
+        ):
             _contradict(rec, now, ratio, sent, age_s, law)
             return
     balance = _balance(sent, law)
@@ -268,3 +285,94 @@ def judge_use(rec: Record, now: float, backlog: bool, law: Constants) -> None:
         rec[FLOOR] = 0.0
         _lock(rec, now, law)
         forget(rec, now)
+
+
+# ---- a scope that is alone -------------------------------------------------------------------------------------------
+
+
+def _look_alone(rec: Record, now: float, age_s: float, refused: float, law: Constants) -> None:
+    """Nobody else is on this scope: what is left of the refusals a little below what comes through is no load."""
+    n, bad = rec[BLOCK_N], rec[BLOCK_BAD]
+    ratio = bad / n
+    if rec[CHALLENGE] != 0.0:
+        _end_dip(rec, now, ratio, age_s, law)
+    elif rec[FLOOR] == 0.0 and refused != 0.0 and bad == 1.0 and n > 1.0:
+        _file_block(rec)
+        new_block(rec, now)  # what a bucket had saved came through before: count from the first refusal
+        rec[BLOCK_N] = rec[BLOCK_BAD] = 1.0
+    elif age_s < 1.0:
+        return
+    elif rec[FLOOR] != 0.0:
+        _revise_alone(rec, now, ratio, law)
+    elif bad >= law.dip_bad and ratio >= _question(rec, now, n / age_s, law):
+        _begin_dip(rec, now, ratio, n / age_s, law)
+    elif age_s >= (law.dip_wait_s if bad >= 2.0 and ratio >= law.dip_least else law.dip_block_s):
+        _file_block(rec)
+        new_block(rec, now)
+
+
+def _question(rec: Record, now: float, sent: float, law: Constants) -> float:
+    """Return the share of refusals that is a question; in a fleet at its ceiling all see the balance."""
+    if rec[SHARE] > ASSUMED:
+        return law.dip_least if now >= rec[ASKED_UNTIL] else law.dip_min
+    return max(law.dip_min, law.dip_balance * _balance(sent, law))
+
+
+def _file_block(rec: Record) -> None:
+    """Remember the block with the fewest refusals: chance refuses the same share at all times, load does not."""
+    n, bad = rec[BLOCK_N], rec[BLOCK_BAD]
+    if (bad + 2.0) * rec[CLEAN_N] <= (rec[CLEAN_BAD] + 2.0) * n:
+        rec[CLEAN_N], rec[CLEAN_BAD] = n, bad
+
+
+def _was_always(rec: Record, share: float, law: Constants) -> bool:
+    expected = rec[CLEAN_N] * share
+    least = expected - law.clean_sigmas * math.sqrt(expected)
+    return expected < law.clean_expected or rec[CLEAN_BAD] >= least
+
+
+def _begin_dip(rec: Record, now: float, ratio: float, sent: float, law: Constants) -> None:
+    _file_block(rec)
+    rec[REF_RATIO] = ratio
+    _challenge(rec, now, 0.0)
+    came = min((1.0 - ratio) * sent, delivered_per_s(rec, now))
+    rec[RATE] = max(law.rate_min, min(rec[RATE], law.dip_to * came))
+
+
+def _end_dip(rec: Record, now: float, ratio: float, age_s: float, law: Constants) -> None:
+    n, bad, before = rec[BLOCK_N], rec[BLOCK_BAD], rec[REF_RATIO]
+    most = min(law.floor_max, 1.5 * before + 0.1)
+    clear = n * before >= law.dip_clear and (bad == 0.0 or ratio > most)
+    if not clear and n < max(law.dip_answers, law.dip_expected / before) and age_s < law.dip_s:
+        return
+    _file_block(rec)
+    kept = bad >= 3.0 and law.dip_kept * before <= ratio <= most
+    if kept and now >= rec[LOCKED_UNTIL] and _was_always(rec, ratio, law):
+        leap = min(law.contra_leap * rec[BACK_TO], law.trial_rate * rec[ENTRY_DEMAND])
+        rec[RATE] = max(rec[BACK_TO], leap)
+        rec[SLOW_START] = 1.0
+        _accept(rec, (rec[LOW_BAD] + bad) / (rec[LOW_N] + n), n / max(age_s, 0.1), now, law)
+        return
+    rec[RATE] /= law.dip_to
+    rec[EPOCHS] = 0.0
+    rec[ASKED_UNTIL] = now + law.dip_again_s
+    forget(rec, now)
+
+
+def _revise_alone(rec: Record, now: float, ratio: float, law: Constants) -> None:
+    """Follow what is refused; a share that was once far smaller is load, and others are on this scope after all."""
+    floor, expected = rec[FLOOR], rec[BLOCK_N] * rec[FLOOR]
+    if expected < law.disproof_bad:
+        return
+    _file_block(rec)
+    if not _was_always(rec, floor, law):
+        rec[FLOOR] = rec[CLEAN_N] = rec[CLEAN_BAD] = 0.0
+        rec[OVERLOADED] = rec[YOUNG] = 1.0
+        _lock(rec, now, law)
+        forget(rec, now)
+    elif ratio < law.disproof_low * floor or ratio > law.disproof_high * floor + law.disproof_add:
+        rec[FLOOR] = 0.0
+        forget(rec, now)
+    else:
+        rec[FLOOR] = min(law.floor_max, floor + law.follow * (ratio - floor))
+        new_block(rec, now)

@@ -61,6 +61,16 @@ class ScopePath:
         """
         return self._levels
 
+    def index_of(self, whose: str | None) -> int:
+        """Return which of `levels` is the "account"'s; the leaf for None. A store without accounts is its own."""
+        match whose:
+            case None:
+                return len(self._levels) - 1
+            case "account":
+                return 1 if self.account else 0
+            case _:
+                raise ValueError(f"a refusal is charged to the prefix (None) or to the 'account', not to {whose!r}")
+
 
 def scope_path(*, endpoint: str, op_class: str, bucket: str = "", prefix: str = "", account: str = "") -> ScopePath:
     """Return the scope path of these parts; the same object each time while it is cached."""

@@ -31,7 +31,8 @@ from typing import Final
 
 from resilient_io import events
 from resilient_io.control import budget, law
-from resilient_io.control.scopes import ScopePath
+from resilient_io.control.scopes import ScopePath, label
+from resilient_io.coordinate.sharing import Sharing
 from resilient_io.drive.clock import Clock
 from resilient_io.drive.scope import Lane, Level, ScopeTable, Waiter
 from resilient_io.drive.waiters import AnyWaiter, TaskWaiter, ThreadWaiter
@@ -64,7 +65,7 @@ class Permit:
     KeyboardInterrupt can strike between any two steps) comes back with the next admission.
     """
 
-    __slots__ = ("__weakref__", "_gate", "_lane", "_number", "_open", "policy", "sent_at", "waited_s")
+    __slots__ = ("__weakref__", "_gate", "_lane", "_number", "_open", "charge", "policy", "sent_at", "waited_s")
 
     def __init__(self, gate: Gate, lane: Lane, policy: Policy, sent_at: float, waited_s: float = 0.0) -> None:
         self._gate = gate
@@ -74,6 +75,8 @@ class Permit:
         self.policy = policy
         self.sent_at: float | None = sent_at
         self.waited_s = waited_s
+        # Whose limit was passed, where the service says so: "account"; else it is taken for the prefix's.
+        self.charge: str | None = None
 
     def settle(self, outcome: Outcome) -> None:
         """Tell every level of the scope how the request ended."""
@@ -94,7 +97,8 @@ class Permit:
 class Gate:
     """Admission for one process. Safe in any thread and any number of event loops."""
 
-    def __init__(self, clock: Clock, rng: random.Random) -> None:
+    def __init__(self, clock: Clock, rng: random.Random, sharing: Sharing | None = None) -> None:
+        """Make a gate; `sharing` says who shares its limits, by default this process alone."""
         self.clock = clock
         self._rng = rng
         self._lock = threading.Lock()
@@ -103,7 +107,7 @@ class Gate:
         self._numbers = itertools.count()
         self._inbox: deque[tuple[Permit | AnyWaiter, Outcome, bool]] = deque()
         self._news: deque[events.LimitChanged] = deque()
-        self._table = ScopeTable()
+        self._table = ScopeTable(sharing=sharing)
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -218,7 +222,7 @@ class Gate:
         lane.open[permit._number] = weakref.ref(permit)
         u = self._rng.random()
         for level in lane.levels:
-            law.on_send(level.rate, now, u)
+            level.pace.on_send(now, u)
             level.in_flight += 1
             tally = level.tally
             tally.sent += 1
@@ -308,33 +312,33 @@ class Gate:
     def _settle(self, permit: Permit, outcome: Outcome, sent_at: float, now: float) -> None:
         permit.sent_at = None
         lane = permit._lane
-        leaf = lane.levels[-1]
-        before = law.rate_per_s(leaf.rate) if events.listening() else None
+        charged = lane.levels[lane.path.index_of(permit.charge)]
+        before = law.rate_per_s(charged.rate) if events.listening() else None
         if outcome is Outcome.SUCCEEDED:
             backlog = bool(lane.waiting)
             for level in lane.levels:
-                law.on_success(level.rate, now, sent_at, backlog=backlog)
+                level.pace.on_success(now, sent_at, backlog)
                 level.tally.succeeded += 1
-            budget.on_success(leaf.budget, permit.policy.retry_budget, permit.policy.retry_budget_burst)
+            budget.on_success(lane.leaf.budget, permit.policy.retry_budget, permit.policy.retry_budget_burst)
         else:
-            self._settle_failed(lane, outcome, sent_at, now)
+            self._settle_failed(lane, charged, outcome, sent_at, now)
         if before is not None:
-            self._note_change(lane, before, now)
+            self._note_change(charged, before, now)
 
-    def _settle_failed(self, lane: Lane, outcome: Outcome, sent_at: float, now: float) -> None:
-        # A refusal is the prefix's own unless the service says whose it is: the levels above only count it.
-        for level in lane.levels[:-1]:
-            law.on_dropped(level.rate, now)
+    def _settle_failed(self, lane: Lane, charged: Level, outcome: Outcome, sent_at: float, now: float) -> None:
+        """Charge one level with what went wrong; the others only count it. Never two: all would be cut for one."""
+        for level in lane.levels:
             level.tally.count(outcome)
-        rate = lane.leaf.rate
-        lane.leaf.tally.count(outcome)
-        match outcome:
-            case Outcome.REFUSED:
-                law.on_refusal(rate, now, sent_at, self._rng.random())
-            case Outcome.SUSPECTED:
-                law.on_suspected(rate, now, sent_at, self._rng.random())
-            case _:
-                law.on_dropped(rate, now)
+            if level is not charged:
+                level.pace.on_dropped(now)
+                continue
+            match outcome:
+                case Outcome.REFUSED:
+                    level.pace.on_refusal(now, sent_at, self._rng.random())
+                case Outcome.SUSPECTED:
+                    level.pace.on_suspected(now, sent_at, self._rng.random())
+                case _:
+                    level.pace.on_dropped(now)
 
     def _free(self, permit: Permit, lane: Lane) -> None:
         if lane.open.pop(permit._number, None) is not None:
@@ -349,20 +353,20 @@ class Gate:
             for level in lane.levels:
                 level.in_flight -= 1
                 level.tally.dropped += 1
-                law.on_dropped(level.rate, now)
+                level.pace.on_dropped(now)
 
     # -- telling -----------------------------------------------------------------------------------
 
-    def _note_change(self, lane: Lane, before: float, now: float) -> None:
+    def _note_change(self, level: Level, before: float, now: float) -> None:
         """Keep the news that a limit was entered, cut or lifted; its slow growth is none."""
-        after = law.rate_per_s(lane.leaf.rate)
+        after = law.rate_per_s(level.rate)
         if before == after or (after > before and after != math.inf):
             return
         reason = "lifted" if after == math.inf else "entered" if before == math.inf else "cut"
         self._news.append(
             events.LimitChanged(
                 at_s=now,
-                scope=str(lane.path),
+                scope=label(level.key),
                 rate_per_s=None if after == math.inf else after,
                 previous_rate_per_s=None if before == math.inf else before,
                 reason=reason,
@@ -418,6 +422,7 @@ class Gate:
         self._owner = 0
         self._inbox.clear()
         self._news.clear()
+        self._table.isolate()
 
 
 def _forget(lane: Lane, waiter: AnyWaiter) -> None:

@@ -7,6 +7,7 @@ import random
 import threading
 from dataclasses import dataclass
 
+from resilient_io.coordinate.sharing import NodeSharing
 from resilient_io.drive.clock import Clock, SystemClock
 from resilient_io.drive.gate import Gate
 
@@ -41,9 +42,11 @@ def reset(clock: Clock | None = None, rng: random.Random | None = None) -> Runti
     worker, and ranks that draw the same jitter retry in step.
     """
     global _runtime
+    # Times in the table of the machine are of its own clock; those of another clock stay in the process.
+    sharing = NodeSharing() if clock is None else None
     clock = clock if clock is not None else SystemClock()
     rng = rng if rng is not None else random.Random(os.urandom(16))
-    _runtime = Runtime(clock=clock, gate=Gate(clock, rng))
+    _runtime = Runtime(clock=clock, gate=Gate(clock, rng, sharing))
     return _runtime
 
 

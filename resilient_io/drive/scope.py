@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from resilient_io.control import budget, law
 from resilient_io.control.scopes import ScopePath
+from resilient_io.coordinate.pace import Pace, ProcessPace
+from resilient_io.coordinate.sharing import ProcessSharing, Sharing
 from resilient_io.policy import Policy
 
 if TYPE_CHECKING:
@@ -67,12 +69,14 @@ class Tally:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Level:
-    """One level of a scope path in this process: its rate record, retry budget and lanes."""
+    """One level of a scope path in this process: its rate record and what steps it, its retry budget and lanes."""
 
     key: str
     rate: MutableSequence[float]
+    pace: Pace
     budget: MutableSequence[float]
     tally: Tally = field(default_factory=Tally)
+    own: bool = False
     in_flight: int = 0
     users: int = 0
     given: MutableSequence[float] = field(default_factory=lambda: [1.0, 0.0])
@@ -117,8 +121,9 @@ class Lane:
         """Return when the next request may leave as far as the rates of all levels go."""
         ready = now
         for level in self.levels:
-            if level.rate[law.LIMITED]:
-                ready = max(ready, law.ready_at(level.rate, now))
+            at = level.pace.ready_at(now)
+            if at > ready:
+                ready = at
         return ready if given_per_s is None else max(ready, _given_ready_at(self.leaf.given, now, given_per_s))
 
 
@@ -129,16 +134,17 @@ class ScopeTable:
     while those are limited, and beyond that only while they are busy.
     """
 
-    __slots__ = ("_evict_above", "_lanes", "_levels", "_limit")
+    __slots__ = ("_evict_above", "_lanes", "_levels", "_limit", "_sharing")
 
-    def __init__(self, limit: int = MAX_LANES) -> None:
+    def __init__(self, limit: int = MAX_LANES, sharing: Sharing | None = None) -> None:
         self._limit = self._evict_above = limit
-        self._levels: dict[str, Level] = {}
-        self._lanes: OrderedDict[tuple[ScopePath, int], Lane] = OrderedDict()
+        self._sharing = sharing or ProcessSharing()
+        self._levels: dict[tuple[str, bool], Level] = {}
+        self._lanes: OrderedDict[tuple[ScopePath, int, bool], Lane] = OrderedDict()
 
     def lane(self, path: ScopePath, policy: Policy, now: float) -> Lane:
-        """Return the lane of this path and of the policy's `max_concurrency`, made if it is not there."""
-        key = (path, policy.max_concurrency)
+        """Return the lane of this path and of the policy's cap and coordination, made if it is not there."""
+        key = (path, policy.max_concurrency, policy.coordination == "process")
         lane = self._lanes.get(key)
         if lane is not None:
             self._lanes.move_to_end(key)
@@ -157,12 +163,19 @@ class ScopeTable:
         """Return all levels, in the order in which they were first used."""
         return list(self._levels.values())
 
+    def isolate(self) -> None:
+        """Let no level of this table touch what is shared any more: it was left over by a fork."""
+        for level in self._levels.values():
+            level.pace = ProcessPace(level.rate)
+
     def _level(self, key: str, policy: Policy, now: float) -> Level:
-        level = self._levels.get(key)
+        own = policy.coordination == "process"
+        level = self._levels.get((key, own))
         if level is None:
             # The budget is made full; the policy of the first caller says how much that is.
-            full = budget.fresh(policy.retry_budget_burst)
-            level = self._levels[key] = Level(key=key, rate=law.fresh(now), budget=full)
+            full, rate = budget.fresh(policy.retry_budget_burst), law.fresh(now)
+            pace = self._sharing.pace(rate, key, policy, now)
+            level = self._levels[key, own] = Level(key=key, rate=rate, pace=pace, budget=full, own=own)
         level.users += 1
         return level
 
@@ -176,7 +189,8 @@ class ScopeTable:
             for level in self._lanes.pop(key).levels:
                 level.users -= 1
                 if not level.users:
-                    del self._levels[level.key]
+                    level.pace.close()
+                    del self._levels[level.key, level.own]
         # Where nothing could go, the next scan is a while off too.
         self._evict_above = max(self._limit, len(self._lanes) + (0 if gone else some))
 

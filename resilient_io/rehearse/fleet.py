@@ -45,10 +45,17 @@ class Phase:
 
 
 class Fleet:
-    """Processes that run `command`, one for each task; a context manager."""
+    """Processes that run `command`, one for each task; a context manager.
 
-    def __init__(self, command: Sequence[str], tasks: Sequence[Mapping[str, Any]], *, env: Mapping[str, str]) -> None:
+    They are `nodes` machines as far as limits go: processes share them with those of the same node
+    (each `nodes`-th), and with nobody outside, whatever ran on this machine before.
+    """
+
+    def __init__(
+        self, command: Sequence[str], tasks: Sequence[Mapping[str, Any]], *, env: Mapping[str, str], nodes: int = 1
+    ) -> None:
         self._command, self._tasks, self._env = list(command), list(tasks), dict(env)
+        self._folders = [tempfile.TemporaryDirectory(prefix="resilient-io-") for _ in range(nodes)]
         self._processes: list[subprocess.Popen[str]] = []
         self._said: queue.Queue[tuple[int, Any]] = queue.Queue()
         self._errors: IO[bytes] | None = None
@@ -101,21 +108,24 @@ class Fleet:
                 process.wait()
         if self._errors is not None:
             self._errors.close()
+        for folder in self._folders:
+            folder.cleanup()
 
     def _start(self) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by stop(), which outlives this method
         with interrupts_held():
-            for _ in self._tasks:
-                self._processes.append(self._one(self._errors))
+            for rank in range(len(self._tasks)):
+                self._processes.append(self._one(rank, self._errors))
         for rank, (process, task) in enumerate(zip(self._processes, self._tasks, strict=True)):
             threading.Thread(target=self._read, args=(rank, process), daemon=True).start()
             _tell(process, task)
         for _ in self._processes:
             self._next(READY_TIMEOUT_S)
 
-    def _one(self, errors: IO[bytes]) -> subprocess.Popen[str]:
+    def _one(self, rank: int, errors: IO[bytes]) -> subprocess.Popen[str]:
+        env = {**self._env, "RESILIENT_IO_COORD_DIR": self._folders[rank % len(self._folders)].name}
         return subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=self._env, text=True
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=env, text=True
         )
 
     def _read(self, rank: int, process: subprocess.Popen[str]) -> None:

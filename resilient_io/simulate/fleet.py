@@ -29,6 +29,8 @@ class Fleet:
     """Operations that each process keeps going: threads or tasks."""
     sharing: int = 1
     """Processes that step one record together."""
+    share: float | None = None
+    """What the law is told of the part of the fleet that each record stands for, true or not; None: nothing."""
     operations: int | None = None
     """By process; None goes on until the end."""
     limited: bool = True
@@ -57,6 +59,8 @@ class _Simulation:
         self._store = ModelStore(store, self._rng)
         records = -(-fleet.processes // fleet.sharing)
         self._records = [law_of.fresh(0.0) for _ in range(records)]
+        for record in self._records:
+            record[law_of.SHARE] = fleet.share or 0.0
         self._new: list[deque[_Operation]] = [deque() for _ in range(records)]
         self._again: list[deque[_Operation]] = [deque() for _ in range(records)]
         self._wake_at = [-1.0] * records

@@ -10,21 +10,38 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+_FOLDER = "RESILIENT_IO_COORD_DIR"
 
 if TYPE_CHECKING:
     from .faultserver import FaultServer
 
 
+@pytest.fixture(scope="session")
+def _resilient_io_table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None]:
+    """Keep the limits of tests, and of their child processes, apart from those of the machine."""
+    if os.environ.get(_FOLDER):
+        yield None
+        return
+    folder = tmp_path_factory.mktemp("resilient-io")
+    os.environ[_FOLDER] = str(folder)
+    yield folder
+    os.environ.pop(_FOLDER, None)
+
+
 @pytest.fixture(autouse=True)
-def _resilient_io_scopes() -> Iterator[None]:
+def _resilient_io_scopes(_resilient_io_table: Path | None) -> Iterator[None]:
     """Forget what the library learnt of limits after each test; nothing where it is not imported."""
     yield
     runtime = sys.modules.get("resilient_io.drive.runtime")
     if runtime is not None:
         runtime.reset()
+    for table in _resilient_io_table.iterdir() if _resilient_io_table is not None else ():
+        table.unlink(missing_ok=True)
 
 
 @pytest.fixture

@@ -360,6 +360,31 @@ def test_a_limited_bucket_delays_its_prefixes() -> None:
     assert clock.now() == pytest.approx(1.0)
 
 
+def test_a_refusal_of_the_whole_account_slows_all_its_prefixes() -> None:
+    """The service said whose limit it was: the account's pace is cut, and no prefix's."""
+    clock = ManualClock()
+    gate = gate_of(clock)
+    hot, other = (
+        scope_path(endpoint="https://a.blob.test", account="a", bucket="c", prefix=prefix, op_class="read")
+        for prefix in ("hot", "other")
+    )
+    permit = gate.acquire(hot, Policy())
+    permit.charge = "account"
+    permit.free(Outcome.REFUSED)
+    limited = [law.is_limited(found.rate) for found in gate.levels() if found.key in hot.levels()]
+    assert limited == [False, True, False, False]
+    next(found for found in gate.levels() if found.key == hot.levels()[1]).rate[law.TOKENS] = 0.0
+    gate.acquire(other, Policy()).free(Outcome.SUCCEEDED)
+    assert clock.now() > 0.0
+
+
+def test_a_store_without_accounts_is_its_own_account() -> None:
+    """S3 has none in its URLs."""
+    assert TRAIN.index_of("account") == 0
+    with pytest.raises(ValueError, match="'account', not to 'galaxy'"):
+        TRAIN.index_of("galaxy")
+
+
 def test_a_refusal_slows_its_prefix_and_not_its_neighbour() -> None:
     clock = ManualClock()
     gate = gate_of(clock)

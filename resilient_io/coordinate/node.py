@@ -1,0 +1,255 @@
+"""One record for all processes of a machine, stepped by each of them in turn, without a daemon.
+
+While the level is open each process steps a record of its own and shows its numbers (`joining`). From the first
+refusal on all step the record in the table, and send in turns (`turns`). A process that cannot have the lock goes on
+*alone* with what it last saw, at its part of the rate, and tries again after `ALONE_S`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from resilient_io.control import joining, law, turns
+from resilient_io.control.law import COUNT, IN_FLIGHT, LIMITED, RATE, Record
+from resilient_io.coordinate.fleet import Job, share_of
+from resilient_io.coordinate.table import Slot, Table
+
+# Seconds for which a process that was locked out decides by itself.
+ALONE_S: Final = 0.5
+# A waiting process looks at the record this often at least, because no other process can wake it ...
+_LOOK_S: Final = 0.25
+# ... and at most, but for a time that is sure.
+_LOOK_LEAST_S: Final = 0.004
+# How often the processes that use a level are counted.
+_COUNT_S: Final = 5.0
+# How old what it shows of an open level may be; an entry is decided on a second's answers.
+_NEWS_S: Final = 0.02
+# How often a process shows itself while the level is limited: its row says only that it is there.
+_SHOW_S: Final = 1.0
+
+
+class NodePace:
+    """The rate of a level that the processes of this machine share. See `pace.Pace`."""
+
+    __slots__ = (
+        "_alone_until",
+        "_counted_at",
+        "_fleet_size",
+        "_job",
+        "_mine",
+        "_name",
+        "_rec",
+        "_shown",
+        "_shown_at",
+        "_slot",
+        "_table",
+        "_turn",
+    )
+
+    def __init__(
+        self, rec: Record, table: Table, name: str, now: float, job: Job, fleet_size: int | None = None
+    ) -> None:
+        self._rec = rec
+        self._job, self._fleet_size = job, fleet_size
+        self._counted_at = self._shown_at = -math.inf
+        self._shown = 0.0
+        self._table = table
+        self._name = name
+        self._mine = 0.0
+        self._turn = 0.0
+        self._alone_until = -math.inf
+        self._slot: Slot | None = None
+        if self._attached(now) is None:
+            self._go_alone(now)
+
+    # -- what the gate asks ------------------------------------------------------------------------
+
+    def ready_at(self, now: float) -> float:
+        """See Pace; earlier than the truth where that is far off, so that the change of others is seen."""
+        if self._is_open(now):
+            return now
+        ready: float = self._stepped(now, self._turn_ready_at)
+        if ready <= now:
+            return ready
+        return min(ready, now + max(_LOOK_LEAST_S, (ready - now) / 2.0), now + _LOOK_S)
+
+    def on_send(self, now: float, u: float) -> None:
+        """See Pace."""
+        is_open = self._is_open(now)
+        self._mine += 1.0
+        if is_open or now < self._alone_until:
+            law.on_send(self._rec, now, u)
+            self._show_news(now)
+        elif self._turn:
+            self._turn = 0.0  # paid for when it came
+        else:
+            self._stepped(now, _pay, u)
+
+    def on_success(self, now: float, sent_at: float, backlog: bool) -> None:
+        """See Pace."""
+        is_open = self._is_open(now)
+        self._mine -= 1.0
+        if is_open:
+            law.on_success(self._rec, now, sent_at, backlog=backlog)
+            self._show_news(now)
+        else:
+            self._stepped(now, law.on_success, sent_at, backlog=backlog)
+
+    def on_refusal(self, now: float, sent_at: float, u: float) -> None:
+        """See Pace. The first one of an open level makes it limited for all."""
+        self._stepped(now, law.on_refusal, sent_at, u, join=self._is_open(now))
+        self._mine -= 1.0
+
+    def on_suspected(self, now: float, sent_at: float, u: float) -> None:
+        """See Pace."""
+        if self._is_open(now):
+            guess = list(self._rec)
+            law.on_suspected(guess, now, sent_at, u)
+            if guess[LIMITED] == 0.0:
+                self._mine -= 1.0
+                self._rec[:] = guess
+                self._show(now)
+                return
+        self._stepped(now, law.on_suspected, sent_at, u, join=self._is_open(now))
+        self._mine -= 1.0
+
+    def on_dropped(self, now: float) -> None:
+        """See Pace."""
+        is_open = self._is_open(now)
+        self._mine -= 1.0
+        if is_open:
+            law.on_dropped(self._rec, now)
+            self._show_news(now)
+        else:
+            self._stepped(now, law.on_dropped)
+
+    def close(self) -> None:
+        """See Pace."""
+        if self._slot is not None and self._slot.is_mine():
+            self._slot.release_row()
+
+    # -- between this process and the table ----------------------------------------------------------
+
+    def _is_open(self, now: float) -> bool:
+        """Say whether nothing limits the level, without a lock; what was lifted by another is noted."""
+        slot, rec = self._slot, self._rec
+        if now < self._alone_until or slot is None:
+            return rec[LIMITED] == 0.0
+        if slot.is_limited():
+            return False
+        if rec[LIMITED] != 0.0:
+            self._reopen(now)
+        return True
+
+    def _reopen(self, now: float) -> None:
+        rec = self._rec
+        rec[:] = law.fresh(now)
+        rec[IN_FLIGHT] = self._mine
+        self._turn = 0.0
+
+    def _turn_ready_at(self, rec: Record, now: float) -> float:
+        if now < self._alone_until:
+            return law.ready_at(rec, now)
+        ready, self._turn = turns.ready_at(rec, now, self._turn)
+        return ready
+
+    def _stepped(self, now: float, step: Callable[..., Any], *args: Any, join: bool = False, **options: Any) -> Any:
+        """Step the shared record under its lock, or this process's own where it is alone."""
+        try:
+            shared = self._load(now, join)
+            try:
+                result = step(self._rec, now, *args, **options)
+            except (ArithmeticError, ValueError):  # cannot happen by the law; a lie in the table could lead to it
+                self._reopen(now)
+                result = now
+            if shared:
+                self._store(now)
+            return result
+        finally:
+            if self._slot is not None:
+                self._slot.unlock()
+
+    def _load(self, now: float, join: bool) -> bool:
+        """Lock the slot and bring its record here; False if this process is to decide alone."""
+        if now < self._alone_until:
+            return False
+        slot = self._slot
+        if slot is None or not slot.lock():
+            slot = self._attached(now)
+            if slot is None or not slot.lock():
+                self._go_alone(now)
+                return False
+        self._bring(slot, now, join)
+        return True
+
+    def _bring(self, slot: Slot, now: float, join: bool) -> None:
+        """Take over the shared record; an open one is what all who use the level did, put together."""
+        shared = slot.read(now)
+        if shared[LIMITED] != 0.0:
+            self._rec[:] = shared
+            if now - self._counted_at > _COUNT_S:
+                self._count(sum(joining.is_live(row, now) for row in slot.rows()), now)
+            return
+        if self._rec[LIMITED] != 0.0:
+            self._reopen(now)
+        if join:
+            self._count(joining.join(self._rec, slot.rows(), now), now)
+
+    def _count(self, others: int, now: float) -> None:
+        """Note what part of the fleet this machine is."""
+        self._counted_at = now
+        self._rec[law.SHARE] = share_of(self._job, self._fleet_size, 1 + others, shared=True)
+
+    def _store(self, now: float) -> None:
+        slot = self._slot
+        assert slot is not None
+        slot.write(self._rec)
+        if now - self._shown_at > _SHOW_S:
+            self._show(now)
+
+    def _show_news(self, now: float) -> None:
+        """Show more in flight than is shown at once, and the rest within `_NEWS_S`: each time costs a microsecond."""
+        if self._mine > self._shown or now - self._shown_at > _NEWS_S:
+            self._show(now)
+
+    def _show(self, now: float) -> None:
+        self._shown, self._shown_at = self._mine, now
+        if self._slot is not None:
+            self._slot.show(joining.row_of(self._rec, now, self._mine))
+
+    def _attached(self, now: float) -> Slot | None:
+        """Return the level's slot with a row for this process; None if it is held up, or the table is full."""
+        slot = self._slot
+        if slot is not None and slot.is_mine():
+            return None
+        slot = self._table.slot(self._name, now)
+        if slot is not None:
+            try:
+                if slot.lock():
+                    slot.claim_row(now)
+            finally:
+                slot.unlock()
+        self._slot = slot
+        return slot
+
+    def _go_alone(self, now: float) -> None:
+        """Decide by what was last seen, at this process's part of the rate."""
+        was_alone = now - self._alone_until < ALONE_S
+        self._alone_until = now + ALONE_S
+        self._turn = 0.0
+        slot, rec = self._slot, self._rec
+        if was_alone or slot is None or not slot.is_mine() or not slot.is_limited():
+            return
+        rec[:] = slot.read(now)
+        if rec[LIMITED] != 0.0:
+            others = sum(joining.is_live(row, now) for row in slot.rows())
+            rec[RATE] = max(law.LAW.rate_min, rec[RATE] / (1.0 + others))
+            rec[law.TOKENS] = min(rec[law.TOKENS], 1.0)
+            rec[COUNT] = 0.0
+        rec[IN_FLIGHT] = self._mine
+
+
+def _pay(rec: Record, now: float, u: float) -> None:
+    turns.pay(rec, u)

@@ -1,0 +1,69 @@
+"""What the gate asks of a level's rate, and the form of it that one process keeps for itself."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from resilient_io.control import law
+from resilient_io.control.law import Record
+
+
+class Pace(Protocol):
+    """The rate of one level. Not thread-safe: the gate's lock guards it. Nothing here blocks for more than 1 ms."""
+
+    def ready_at(self, now: float) -> float:
+        """Return when the next request may leave; `<= now` is at once. Ask again then, and after each answer."""
+
+    def on_send(self, now: float, u: float) -> None:
+        """Count a request that leaves now."""
+
+    def on_success(self, now: float, sent_at: float, backlog: bool) -> None:
+        """Count a request that was answered; `backlog`: callers of this process wait."""
+
+    def on_refusal(self, now: float, sent_at: float, u: float) -> None:
+        """Count a refusal."""
+
+    def on_suspected(self, now: float, sent_at: float, u: float) -> None:
+        """Count an answer that may speak of load."""
+
+    def on_dropped(self, now: float) -> None:
+        """Count a request of which nothing was learnt."""
+
+    def close(self) -> None:
+        """Give up what is held of things shared; the level is forgotten."""
+
+
+class ProcessPace:
+    """A record that this process keeps for itself."""
+
+    __slots__ = ("_rec",)
+
+    def __init__(self, rec: Record) -> None:
+        self._rec = rec
+
+    def ready_at(self, now: float) -> float:
+        """See Pace."""
+        return law.ready_at(self._rec, now)
+
+    def on_send(self, now: float, u: float) -> None:
+        """See Pace."""
+        law.on_send(self._rec, now, u)
+
+    def on_success(self, now: float, sent_at: float, backlog: bool) -> None:
+        """See Pace."""
+        law.on_success(self._rec, now, sent_at, backlog=backlog)
+
+    def on_refusal(self, now: float, sent_at: float, u: float) -> None:
+        """See Pace."""
+        law.on_refusal(self._rec, now, sent_at, u)
+
+    def on_suspected(self, now: float, sent_at: float, u: float) -> None:
+        """See Pace."""
+        law.on_suspected(self._rec, now, sent_at, u)
+
+    def on_dropped(self, now: float) -> None:
+        """See Pace."""
+        law.on_dropped(self._rec, now)
+
+    def close(self) -> None:
+        """See Pace."""

@@ -1,0 +1,69 @@
+"""Which pace a level gets: one that the processes of this machine share, or one of this process's own."""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+from resilient_io.control.law import SHARE, Record
+from resilient_io.coordinate.fleet import Job, job_of, share_of
+from resilient_io.coordinate.node import NodePace
+from resilient_io.coordinate.pace import Pace, ProcessPace
+from resilient_io.coordinate.table import Table, Unusable, directory
+from resilient_io.policy import Policy
+
+_log = logging.getLogger("resilient_io")
+
+
+class Sharing(Protocol):
+    """Gives each level its pace."""
+
+    def pace(self, rec: Record, name: str, policy: Policy, now: float) -> Pace:
+        """Return what steps the record of the level of this name."""
+
+
+class ProcessSharing:
+    """No sharing: each process limits itself."""
+
+    def pace(self, rec: Record, name: str, policy: Policy, now: float) -> Pace:
+        """Return a pace of this process's own."""
+        return _alone(rec, policy, job_of())
+
+
+def _alone(rec: Record, policy: Policy, job: Job) -> Pace:
+    rec[SHARE] = share_of(job, policy.fleet_size, 1, shared=False)
+    return ProcessPace(rec)
+
+
+class NodeSharing:
+    """Sharing between the processes of this machine, unless the policy says "process".
+
+    The table is mapped at the first level that wants it. Where it cannot be had, that is logged
+    once, and this process limits itself. Not thread-safe: the gate's lock guards it.
+    """
+
+    __slots__ = ("_job", "_table", "_tried")
+
+    def __init__(self) -> None:
+        self._job = job_of()
+        self._table: Table | None = None
+        self._tried = False
+
+    def pace(self, rec: Record, name: str, policy: Policy, now: float) -> Pace:
+        """Return a shared pace where that is wanted and possible."""
+        if policy.coordination == "process":
+            return _alone(rec, policy, self._job)
+        table = self._opened(wanted=policy.coordination == "node")
+        if table is None:
+            return _alone(rec, policy, self._job)
+        return NodePace(rec, table, name, now, self._job, policy.fleet_size)
+
+    def _opened(self, *, wanted: bool) -> Table | None:
+        if not self._tried:
+            self._tried = True
+            try:
+                self._table = Table(directory())
+            except Unusable as error:
+                level = logging.WARNING if wanted else logging.INFO
+                _log.log(level, "limits are not shared with other processes of this machine: %s", error)
+        return self._table

@@ -1,0 +1,188 @@
+"""Processes of one machine and one limit: found together, kept together, and each by itself where that fails."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from resilient_io.control import law
+from resilient_io.control.law_record import ASSUMED
+from resilient_io.coordinate.fleet import Job
+from resilient_io.coordinate.node import ALONE_S, NodePace
+from resilient_io.coordinate.table import Table
+
+from .conftest import Start
+
+NOW = 1000.0
+
+
+def enter(pace: NodePace, now: float, others: int = 0) -> None:
+    """Let the process send some requests, one of which is refused."""
+    for _ in range(1 + others):
+        pace.on_send(now, 0.5)
+    pace.on_refusal(now + 0.01, now, 0.5)
+
+
+def test_the_refusal_of_one_limits_all(start: Start) -> None:
+    """A process that was never refused waits too."""
+    (one, _), (other, rec) = start(NOW), start(NOW)
+    assert other.ready_at(NOW) == NOW
+    enter(one, NOW)
+    for _ in range(50):
+        if other.ready_at(NOW + 0.02) > NOW + 0.02:
+            break
+        other.on_send(NOW + 0.02, 0.5)
+    else:
+        pytest.fail("the other process was not limited")
+    assert rec[law.LIMITED] == 1.0
+
+
+def test_an_open_level_takes_no_lock(start: Start, folder: Path) -> None:
+    """Nothing is slowed down where nothing is limited: every lock is held by somebody else all the time."""
+    pace, _ = start(NOW)
+    other = Table(folder)
+    slot = other.slot("store|bucket|train|read", NOW)
+    assert slot is not None
+    assert slot.lock()
+    for number in range(100):
+        now = NOW + number * 0.01
+        assert pace.ready_at(now) == now
+        pace.on_send(now, 0.5)
+        pace.on_success(now + 0.005, now, False)
+    assert pace._alone_until < NOW
+
+
+def test_entry_is_decided_by_what_all_had_in_flight(start: Start) -> None:
+    """Eight processes with four requests each are a crowd of thirty-two, not eight of four."""
+    paces = [start(NOW) for _ in range(8)]
+    for pace, _ in paces:
+        for _ in range(4):
+            pace.on_send(NOW, 0.5)
+    first, rec = paces[0]
+    first.on_refusal(NOW + 0.02, NOW, 0.5)
+    assert rec[law.IN_FLIGHT] == 31.0
+    assert rec[law.SHARE] == ASSUMED
+
+
+def test_the_size_of_the_fleet_is_known_from_the_policy(folder: Path) -> None:
+    """Two of eight processes."""
+    paces = []
+    for _ in range(2):
+        rec = law.fresh(NOW)
+        paces.append((NodePace(rec, Table(folder), "level", NOW, Job(), 8), rec))
+    for pace, _ in paces:
+        pace.on_send(NOW, 0.5)
+    enter(paces[0][0], NOW)
+    assert paces[0][1][law.SHARE] == pytest.approx(0.25)
+
+
+def play(paces: list[NodePace], *, ceiling_per_s: float, seconds: float, callers: int = 2) -> tuple[Counter[int], int]:
+    """Let processes send as fast as they may to a store with a ceiling; return what each got, and the refusals."""
+    rng = random.Random(4)
+    got: Counter[int] = Counter()
+    refused, tokens, filled_at = 0, ceiling_per_s / 2, NOW
+    # (at, process, sent_at or None): an answer that comes home, or a caller that asks.
+    events = sorted((NOW + rng.random() / 100, number % len(paces), None) for number in range(len(paces) * callers))
+    while events:
+        now, who, sent_at = events.pop(0)
+        if now > NOW + seconds:
+            break
+        if sent_at is not None:
+            tokens = min(ceiling_per_s / 2, tokens + (now - filled_at) * ceiling_per_s)
+            filled_at = now
+            if tokens >= 1.0:
+                tokens -= 1.0
+                got[who] += 1
+                paces[who].on_success(now, sent_at, True)
+                events.append((now, who, None))
+            else:
+                refused += 1
+                paces[who].on_refusal(now, sent_at, rng.random())
+                events.append((now + rng.random() * 0.2, who, None))
+        else:
+            ready = paces[who].ready_at(now)
+            if ready <= now:
+                paces[who].on_send(now, rng.random())
+                events.append((now + 0.02, who, now))
+            else:
+                events.append((ready + 1e-5, who, None))
+        events.sort(key=lambda event: event[0])
+    return got, refused
+
+
+def test_processes_of_one_machine_share_its_limit_evenly(start: Start) -> None:
+    """The ceiling is used, hardly passed, and nobody has more than the others."""
+    got, refused = play([start(NOW)[0] for _ in range(6)], ceiling_per_s=60.0, seconds=60.0)
+    total = sum(got.values())
+    assert total >= 0.93 * 60.0 * 60.0
+    assert refused <= 0.05 * total
+    assert max(got.values()) <= 1.1 * min(got.values())
+
+
+def test_a_process_that_finds_the_lock_held_decides_alone(start: Start, folder: Path) -> None:
+    """At its part of the rate; and it comes back to the shared record when the lock is free."""
+    paces = [start(NOW) for _ in range(4)]
+    for pace, _ in paces:
+        pace.on_send(NOW, 0.5)
+    enter(paces[0][0], NOW)
+    slot = Table(folder).slot("store|bucket|train|read", NOW)
+    assert slot is not None
+    assert slot.lock()
+    shared = slot.read(NOW)[law.RATE]
+    alone, rec = paces[1]
+    later = NOW + 0.1
+    assert alone.ready_at(later) >= later
+    assert rec[law.RATE] == pytest.approx(max(law.LAW.rate_min, shared / 4))
+    assert alone.ready_at(later + 10.0) <= later + 10.0  # it is not held up
+    slot.unlock()
+    back = later + 10.0 + 2 * ALONE_S
+    alone.ready_at(back)
+    assert rec[law.RATE] == pytest.approx(shared, rel=0.01)
+
+
+def test_what_was_lifted_is_lifted_for_all(start: Start) -> None:
+    """After a minute without a refusal, in which the limit did not bind."""
+    (one, _), (other, rec) = start(NOW), start(NOW)
+    enter(one, NOW)
+    other.ready_at(NOW + 0.1)
+    now = NOW + 1.0
+    while now < NOW + 200.0:
+        now += 0.5
+        if one.ready_at(now) <= now:
+            one.on_send(now, 0.5)
+            one.on_success(now + 0.02, now, False)
+    other.on_send(now, 0.5)
+    assert rec[law.LIMITED] == 0.0
+    assert rec[law.IN_FLIGHT] == 1.0
+
+
+def test_a_corrupt_record_is_made_anew(start: Start, folder: Path) -> None:
+    """Numbers that pass for a record, and break the law's sums, cost the limit and nothing else."""
+    pace, rec = start(NOW)
+    enter(pace, NOW)
+    slot = Table(folder).slot("store|bucket|train|read", NOW)
+    assert slot is not None
+    bad = slot.read(NOW)
+    bad[law.RATE] = 1e-300
+    bad[law.TOKENS] = -1e300
+    slot.write(bad)
+    for step in range(10):
+        now = NOW + 1.0 + step
+        pace.ready_at(now)
+        pace.on_send(now, 0.5)
+        pace.on_success(now + 0.1, now, True)
+    assert rec[law.RATE] > 0.0
+
+
+def test_a_process_that_leaves_gives_its_row_back(start: Start, folder: Path) -> None:
+    """A closed level counts no more."""
+    pace, _ = start(NOW)
+    pace.on_send(NOW, 0.5)
+    slot = Table(folder).slot("store|bucket|train|read", NOW)
+    assert slot is not None
+    assert len(slot.rows()) == 1
+    pace.close()
+    assert not slot.rows()
