@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from enum import Enum
 from typing import Any, Final
 
 from resilient_io.control import joining, law, turns
@@ -18,6 +19,10 @@ from resilient_io.coordinate.table import Slot, Table
 
 # Seconds for which a process that was locked out decides by itself.
 ALONE_S: Final = 0.5
+# A holder of the lock may lose its core for some milliseconds; for so long others wait, and owe what they learnt.
+_GRACE_S: Final = 0.03
+# When to ask again meanwhile.
+_HELD_UP_S: Final = 0.002
 # A waiting process looks at the record this often at least, because no other process can wake it ...
 _LOOK_S: Final = 0.25
 # ... and at most, but for a time that is sure.
@@ -30,6 +35,18 @@ _NEWS_S: Final = 0.02
 _SHOW_S: Final = 1.0
 
 
+_Owed = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+_NOTHING: Final[list[_Owed]] = []
+
+
+class _Where(Enum):
+    """Whose record is stepped."""
+
+    SHARED = "shared"
+    ALONE = "alone"
+    HELD_UP = "held up"
+
+
 class NodePace:
     """The rate of a level that the processes of this machine share. See `pace.Pace`."""
 
@@ -39,7 +56,9 @@ class NodePace:
         "_fleet_size",
         "_job",
         "_mine",
+        "_missed_at",
         "_name",
+        "_owed",
         "_rec",
         "_shown",
         "_shown_at",
@@ -55,6 +74,8 @@ class NodePace:
         self._job, self._fleet_size = job, fleet_size
         self._counted_at = self._shown_at = -math.inf
         self._shown = 0.0
+        self._missed_at = math.inf
+        self._owed: list[_Owed] = []
         self._table = table
         self._name = name
         self._mine = 0.0
@@ -70,7 +91,10 @@ class NodePace:
         """See Pace; earlier than the truth where that is far off, so that the change of others is seen."""
         if self._is_open(now):
             return now
-        ready: float = self._stepped(now, self._turn_ready_at)
+        ready: float | None = self._stepped(now, self._turn_ready_at)
+        if ready is None:
+            self._owed.pop()  # a question is asked again, not owed
+            return now + _HELD_UP_S
         if ready <= now:
             return ready
         return min(ready, now + max(_LOOK_LEAST_S, (ready - now) / 2.0), now + _LOOK_S)
@@ -156,33 +180,59 @@ class NodePace:
         return ready
 
     def _stepped(self, now: float, step: Callable[..., Any], *args: Any, join: bool = False, **options: Any) -> Any:
-        """Step the shared record under its lock, or this process's own where it is alone."""
+        """Step the shared record under its lock, or this process's own where it is alone.
+
+        What cannot be done because another process is inside the lock is owed, and done with the next step.
+        """
         try:
-            shared = self._load(now, join)
-            try:
-                result = step(self._rec, now, *args, **options)
-            except (ArithmeticError, ValueError):  # cannot happen by the law; a lie in the table could lead to it
-                self._reopen(now)
-                result = now
-            if shared:
+            # What is owed on an open level is the refusal that ends that.
+            where = self._load(now, join or bool(self._owed))
+            if where is _Where.HELD_UP:
+                self._owed.append((step, args, options))
+                return None
+            for owed in self._paid_now():
+                self._safely(now, *owed)
+            result = self._safely(now, step, args, options)
+            if where is _Where.SHARED:
                 self._store(now)
             return result
         finally:
             if self._slot is not None:
                 self._slot.unlock()
 
-    def _load(self, now: float, join: bool) -> bool:
-        """Lock the slot and bring its record here; False if this process is to decide alone."""
+    def _paid_now(self) -> list[_Owed]:
+        if not self._owed:
+            return _NOTHING
+        owed, self._owed = self._owed, []
+        return owed
+
+    def _safely(self, now: float, step: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        try:
+            return step(self._rec, now, *args, **options)
+        except (ArithmeticError, ValueError):  # cannot happen by the law; a lie in the table could lead to it
+            self._reopen(now)
+            return now
+
+    def _load(self, now: float, join: bool) -> _Where:
+        """Lock the slot and bring its record here, unless this process is alone, or held up for a moment."""
         if now < self._alone_until:
-            return False
+            return _Where.ALONE
         slot = self._slot
         if slot is None or not slot.lock():
+            if slot is not None and slot.is_mine() and self._held_up_for(now) < _GRACE_S:
+                return _Where.HELD_UP
             slot = self._attached(now)
             if slot is None or not slot.lock():
                 self._go_alone(now)
-                return False
+                return _Where.ALONE
+        self._missed_at = math.inf
         self._bring(slot, now, join)
-        return True
+        return _Where.SHARED
+
+    def _held_up_for(self, now: float) -> float:
+        """Return for how many seconds the lock could not be had, by the clock of the callers."""
+        self._missed_at = min(self._missed_at, now)
+        return now - self._missed_at
 
     def _bring(self, slot: Slot, now: float, join: bool) -> None:
         """Take over the shared record; an open one is what all who use the level did, put together."""
@@ -238,6 +288,7 @@ class NodePace:
         """Decide by what was last seen, at this process's part of the rate."""
         was_alone = now - self._alone_until < ALONE_S
         self._alone_until = now + ALONE_S
+        self._missed_at = math.inf
         self._turn = 0.0
         slot, rec = self._slot, self._rec
         if was_alone or slot is None or not slot.is_mine() or not slot.is_limited():

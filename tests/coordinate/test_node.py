@@ -133,14 +133,33 @@ def test_a_process_that_finds_the_lock_held_decides_alone(start: Start, folder: 
     assert slot.lock()
     shared = slot.read(NOW)[law.RATE]
     alone, rec = paces[1]
+    assert alone.ready_at(NOW + 0.05) > NOW + 0.05  # for a moment it waits
     later = NOW + 0.1
     assert alone.ready_at(later) >= later
     assert rec[law.RATE] == pytest.approx(max(law.LAW.rate_min, shared / 4))
-    assert alone.ready_at(later + 10.0) <= later + 10.0  # it is not held up
+    alone.ready_at(later + 10.0)
+    assert alone.ready_at(later + 10.05) <= later + 10.05  # it goes on
     slot.unlock()
     back = later + 10.0 + 2 * ALONE_S
     alone.ready_at(back)
     assert rec[law.RATE] == pytest.approx(shared, rel=0.01)
+
+
+def test_what_was_learnt_while_the_lock_was_held_is_not_lost(start: Start, folder: Path) -> None:
+    """A holder that lost its core for some milliseconds costs no answer."""
+    pace, rec = start(NOW)
+    pace.on_send(NOW, 0.5)
+    enter(pace, NOW)
+    slot = Table(folder).slot("store|bucket|train|read", NOW)
+    assert slot is not None
+    assert slot.lock()
+    for number in range(5):
+        pace.on_success(NOW + 0.020 + number / 1000, NOW, True)
+    slot.unlock()
+    before = slot.read(NOW)[law.COUNT]
+    pace.on_success(NOW + 0.040, NOW, True)
+    assert slot.read(NOW)[law.COUNT] == before + 6.0
+    assert rec[law.COUNT] == before + 6.0
 
 
 def test_what_was_lifted_is_lifted_for_all(start: Start) -> None:
