@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 
-from resilient_io.control.law_entry import enter, on_entry_answer
+from resilient_io.control.law_entry import enter, on_earlier_success, on_entry_answer
 from resilient_io.control.law_rate import begin_outage, cut, grow, is_demanded, is_outage, restart
 from resilient_io.control.law_record import (
     BEGAN_AT,
@@ -53,7 +53,6 @@ from resilient_io.control.law_record import (
     YOUNG_SERVED,
     Constants,
     Record,
-    delivered_per_s,
     fresh,
     has_few_callers,
     is_alone,
@@ -170,7 +169,7 @@ def on_success(rec: Record, now: float, sent_at: float, *, backlog: bool, law: C
         on_entry_answer(rec, now, sent_at, 0.0, law)
     if sent_at < rec[ENTERED_AT]:
         if now - rec[ENTERED_AT] < law.entry_s:
-            rec[RATE] = max(rec[RATE], law.entry_share * delivered_per_s(rec, now))
+            on_earlier_success(rec, now, law)
         return
     rec[YOUNG_SERVED] += 1.0
     observe(rec, now, sent_at, 0.0, law)

@@ -81,6 +81,16 @@ def enter(rec: Record, now: float, sent_at: float, u: float, law: Constants) -> 
     forget(rec, now)
 
 
+def on_earlier_success(rec: Record, now: float, law: Constants) -> None:
+    """What had left before the entry and came through teaches the rate: refusals come home sooner than successes."""
+    if is_alone(rec, law):
+        run_s = min(1.0, max(law.run_min_s, rec[ENTERED_AT] - rec[BEGAN_AT]))
+        rec[ENTRY_RATE] += law.entry_share / run_s
+        rec[RATE] = max(rec[RATE], rec[ENTRY_RATE])
+    else:
+        rec[RATE] = max(rec[RATE], law.entry_share * delivered_per_s(rec, now))
+
+
 def on_entry_answer(rec: Record, now: float, sent_at: float, bad: float, law: Constants) -> None:
     """Count an answer (`bad`: 1.0 for a refusal) while the entry is undecided; decide when there are enough."""
     few = has_few_callers(rec, law)

@@ -201,6 +201,8 @@ class Constants:
     dip_bad: float = 6.0  # refusals
     dip_min: float = 0.04  # and their share, from which there is a question
     dip_least: float = 0.008  # the same for one that surely is, if no dip has found load of late
+    dip_many: float = 16.0  # refusals that make it one before a second is over
+    dip_soon_s: float = 0.4
     dip_balance: float = 2.5  # times the balance, least for one of which it is only assumed
     dip_to: float = 0.85  # of what came through is the rate of the dip: a ceiling refuses next to nothing there
     dip_answers: float = 16.0  # that the dip takes at least, and so many that

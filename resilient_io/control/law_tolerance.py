@@ -300,7 +300,7 @@ def _look_alone(rec: Record, now: float, age_s: float, refused: float, law: Cons
         _file_block(rec)
         new_block(rec, now)  # what a bucket had saved came through before: count from the first refusal
         rec[BLOCK_N] = rec[BLOCK_BAD] = 1.0
-    elif age_s < 1.0:
+    elif age_s < (law.dip_soon_s if bad >= law.dip_many else 1.0):
         return
     elif rec[FLOOR] != 0.0:
         _revise_alone(rec, now, ratio, law)

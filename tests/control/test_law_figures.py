@@ -69,7 +69,9 @@ def _after_doubling(law: Constants) -> float:
     return run(Fleet(processes=8, callers=32, law=law), store, seconds=56).served_between(53, 56) / 800
 
 
-def _small_job(law: Constants = LAW, *, node: bool = False, seeds: int = 24) -> tuple[float, float, float]:
+def _small_job(
+    law: Constants = LAW, *, node: bool = False, refusal_s: tuple[float, float] = (0.02, 0.03)
+) -> tuple[float, float, float]:
     """8 processes x 4 threads, 1,496 operations at 100/s: makespan over ideal, share refused, 99th percentile."""
     fleet = Fleet(processes=8, callers=4, operations=187, law=law)
     if node:
@@ -79,10 +81,10 @@ def _small_job(law: Constants = LAW, *, node: bool = False, seeds: int = 24) -> 
         burst_s=0.5,
         latency_median_s=0.02,
         latency_sigma=0.15,
-        refusal_min_s=0.02,
-        refusal_max_s=0.03,
+        refusal_min_s=refusal_s[0],
+        refusal_max_s=refusal_s[1],
     )
-    results = [run(fleet, store, seconds=90, seed=seed) for seed in range(1, 1 + seeds)]
+    results = [run(fleet, store, seconds=90, seed=seed) for seed in range(1, 25)]
     assert not any(result.failed for result in results)
     return (
         mean(result.finished_at_s / 14.46 for result in results),
@@ -183,11 +185,12 @@ def test_the_small_job() -> None:
     assert slow_s < 2.0
 
 
-def test_the_small_job_on_one_machine() -> None:
-    """The same eight processes with one record: at the ceiling, hardly above it."""
-    makespan, refused, slow_s = _small_job(node=True)
-    assert makespan <= 1.05
-    assert refused <= 0.035
+@pytest.mark.parametrize("refusal_s", [(0.001, 0.002), (0.01, 0.05), (0.02, 0.03)])
+def test_the_small_job_on_one_machine(refusal_s: tuple[float, float]) -> None:
+    """The same eight processes with one record: at the ceiling, hardly above it, whenever refusals come home."""
+    makespan, refused, slow_s = _small_job(node=True, refusal_s=refusal_s)
+    assert makespan <= 1.03
+    assert refused <= 0.03
     assert slow_s < 1.0
 
 
@@ -215,9 +218,10 @@ def test_machines_that_are_wrongly_taken_for_alone(records: int, ceiling: float)
     assert result.fairness >= 0.9
 
 
-def _wrongly_alone(law: Constants) -> Result:
-    """Sixty-four records that each take themselves for the whole."""
-    return run(Fleet(processes=64, law=law, share=ASSUMED), Store(), seconds=60, warm_s=30, seed=1)
+def _wrongly_alone(law: Constants, *, records: int, callers: int, ceiling: float, seed: int) -> Result:
+    """Records that each take themselves for the whole."""
+    fleet = Fleet(processes=records, callers=callers, law=law, share=ASSUMED)
+    return run(fleet, Store(ceiling_per_s=ceiling), seconds=80, warm_s=40, seed=seed)
 
 
 def _one_of_many(law: Constants, *, ceiling: float) -> Result:
@@ -259,9 +263,12 @@ _RULES: dict[str, tuple[Callable[[Constants], bool], dict[str, float | bool]]] =
     "the cut": (lambda law: _ceiling(law).refused_share <= 0.044, {"cut": 0.05}),
     "the end of a glut": (lambda law: _glut(law) <= 0.042, {"glut": math.inf}),
     "the dip": (lambda law: _random_cost(law, share=0.2, processes=8, callers=4, node=True) >= 0.75, {"dip": False}),
-    "the history of the share": (lambda law: _wrongly_alone(law).refused_share <= 0.03, {"clean_sigmas": 1e9}),
+    "the history of the share": (
+        lambda law: _wrongly_alone(law, records=64, callers=8, ceiling=5500, seed=2).refused_share <= 0.15,
+        {"clean_sigmas": 1e9},
+    ),
     "the larger question of one that may be not alone": (
-        lambda law: _wrongly_alone(law).refused_share <= 0.03,
+        lambda law: _wrongly_alone(law, records=16, callers=32, ceiling=1000, seed=1).fairness >= 0.85,
         {"dip_balance": 0.0},
     ),
     "the caution of one of many": (lambda law: _one_of_many(law, ceiling=175).fairness >= 0.8, {"fleet_share": 0.0}),
