@@ -56,6 +56,7 @@ from resilient_io.control.law_record import (
     fresh,
     has_few_callers,
     is_alone,
+    new_block,
 )
 from resilient_io.control.law_tolerance import is_pardoned, judge_use, observe
 
@@ -162,6 +163,8 @@ def on_success(rec: Record, now: float, sent_at: float, *, backlog: bool, law: C
     _answered(rec, now, suspected=0.0)
     rec[COUNT] += 1.0
     rec[SUCCEEDED_AT] = now
+    if rec[STREAK] >= law.outage_refusals and is_alone(rec, law):
+        new_block(rec, now)  # it came back: what was refused before says nothing of now
     rec[STREAK] = 0.0
     if rec[LIMITED] == 0.0:
         return

@@ -30,6 +30,7 @@ from resilient_io.control.law_record import (
     Record,
     delivered_per_s,
     forget,
+    is_alone,
     is_one_of_many,
 )
 
@@ -133,7 +134,8 @@ def is_demanded(rec: Record, now: float, law: Constants) -> bool:
 
 def is_outage(rec: Record, now: float, law: Constants) -> bool:
     """Say whether nothing has come through for so long that refusals teach no rate any more."""
-    return law.recovery and rec[STREAK] >= law.outage_refusals and now - rec[SUCCEEDED_AT] >= law.outage_s
+    least_s = law.outage_alone_s if is_alone(rec, law) else law.outage_s
+    return law.recovery and rec[STREAK] >= law.outage_refusals and now - rec[SUCCEEDED_AT] >= least_s
 
 
 def begin_outage(rec: Record, now: float) -> None:

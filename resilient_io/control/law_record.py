@@ -201,6 +201,7 @@ class Constants:
     dip_bad: float = 6.0  # refusals
     dip_min: float = 0.04  # and their share, from which there is a question
     dip_least: float = 0.008  # the same for one that surely is, if no dip has found load of late
+    dip_most: float = 0.9  # share above which it is an outage, and says nothing of what could come through
     dip_many: float = 16.0  # refusals that make it one before a second is over
     dip_soon_s: float = 0.4
     dip_balance: float = 2.5  # times the balance, least for one of which it is only assumed
@@ -221,6 +222,7 @@ class Constants:
     # recovery
     recovery: bool = True  # remember the rate from before an outage
     outage_s: float = 3.0  # without a success
+    outage_alone_s: float = 1.0  # the same for a scope that is alone: nobody else takes what comes through
     outage_refusals: float = 10.0  # and as many refusals in a row
     restart: float = 0.25  # of GOOD, at the first success
     recover_per_s: float = 0.7  # growth from there to GOOD

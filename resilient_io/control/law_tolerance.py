@@ -304,7 +304,7 @@ def _look_alone(rec: Record, now: float, age_s: float, refused: float, law: Cons
         return
     elif rec[FLOOR] != 0.0:
         _revise_alone(rec, now, ratio, law)
-    elif bad >= law.dip_bad and ratio >= _question(rec, now, n / age_s, law):
+    elif bad >= law.dip_bad and _question(rec, now, n / age_s, law) <= ratio <= law.dip_most:
         _begin_dip(rec, now, ratio, n / age_s, law)
     elif age_s >= (law.dip_wait_s if bad >= 2.0 and ratio >= law.dip_least else law.dip_block_s):
         _file_block(rec)

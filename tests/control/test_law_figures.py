@@ -44,10 +44,12 @@ def _random_cost(
     return median(run(fleet, store, seconds=seconds, seed=seed).per_s for seed in seeds) / free
 
 
-def _after_outage(law: Constants, *, outage_s: int = 60, processes: int = 8) -> tuple[float, float]:
+def _after_outage(law: Constants, *, outage_s: int = 60, processes: int = 8, node: bool = False) -> tuple[float, float]:
     """Share of the ceiling 15 s and 30 s after the end of a total refusal."""
     end = 20 + outage_s
     fleet = Fleet(processes=processes, callers=16, law=law, max_attempts=10_000)
+    if node:
+        fleet = replace(fleet, sharing=processes, share=ASSUMED)
     result = run(fleet, Store(ceiling_per_s=400, outages=((20, end),)), seconds=end + 30)
     return result.served_between(end + 13, end + 15) / 400, result.served_between(end + 27, end + 30) / 400
 
@@ -120,6 +122,15 @@ def test_random_refusals_on_one_machine(share: float, processes: int, callers: i
 def test_recovery_after_a_total_refusal(outage_s: int) -> None:
     """Half the former rate within 15 s, nine tenths within 30 s."""
     early, late = _after_outage(LAW, outage_s=outage_s)
+    assert early >= 0.5
+    assert late >= 0.9
+
+
+@pytest.mark.parametrize("outage_s", [2, 10, 300])
+@pytest.mark.parametrize("processes", [1, 8])
+def test_recovery_of_one_machine(processes: int, outage_s: int) -> None:
+    """A record that stands for all of it does not take the outage for what comes through."""
+    early, late = _after_outage(LAW, outage_s=outage_s, processes=processes, node=True)
     assert early >= 0.5
     assert late >= 0.9
 
