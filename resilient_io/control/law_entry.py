@@ -126,7 +126,8 @@ def _decide_many(rec: Record, now: float, law: Constants) -> None:
         overloaded(rec, now, law)
         return
     if is_alone(rec, law):  # a wrong trial costs its checks, and nobody else's share
-        _begin_trial(rec, max(rec[RATE], law.trial_rate * rec[ENTRY_DEMAND] * max(ok, 1.0) / max(n, 1.0)), law)
+        clear = law.clear_trial if n >= law.settled and ok >= law.clear_share * n else law.trial_rate
+        _begin_trial(rec, max(rec[RATE], clear * rec[ENTRY_DEMAND] * max(ok, 1.0) / max(n, 1.0)), law)
     elif _is_no_ceiling(ok, n, law):  # else no trial, or one client in ten of a large fleet gets ten times its share
         share = ok / n - (0.25 / math.sqrt(n) if n > 8.0 else 0.0)
         trial = law.trial_rate * rec[ENTRY_DEMAND] * share

@@ -117,6 +117,8 @@ class Constants:
     rate_small: float = 6.0  # the same with at most `small` others in flight: a small job starts too slowly below
     small: float = 4.0  # others in flight
     trial_rate: float = 0.9  # a trial rate is this of the demand (and of the share that succeeded)
+    clear_share: float = 0.9  # of at least `settled` answers that came through, for a scope that is alone:
+    clear_trial: float = 2.0  # times the demand, because a first moment shows too little of it
     checks: float = 2.0  # batches of answers that a trial rate has to pass
     batch_bad_weak: float = 7.0  # refusals in a batch that end the trial, but say nothing sure, if the entry was weak
     # entry of scopes with few callers: fewer than `few` others in flight say too little at once
