@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine with Python >= 3.10 and make:
-#   make rehearse   install the package and see it work (ARGS="--ranks 4 --ceiling 50" goes to the command)
+#   make rehearse   install the package and see it work (ARGS="--cloud azure --ranks 4" goes to the command)
 #   make test       install what the tests need, then lint, types, tests
 # PYTHON names the interpreter, PYTEST_ARGS goes to pytest, e.g. make test PYTEST_ARGS="-k classify -x".
 
@@ -11,15 +11,16 @@ PIP := -m pip --disable-pip-version-check install --quiet
 ARGS ?=
 PYTEST_ARGS ?=
 STACKS := $(basename $(notdir $(wildcard requirements/stacks/*.txt)))
+AZURITE := tests/azurite
 BENCHMARKS := $(wildcard benchmarks/[a-z]*.py)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help rehearse test lint unit test-stacks soak bench clean $(addprefix test-stack-,$(STACKS))
+.PHONY: help rehearse test lint unit azurite test-stacks soak bench clean $(addprefix test-stack-,$(STACKS))
 
 help:
 	@sed -n '1,4s/^# \{0,1\}//p' Makefile
-	@echo "Also: lint unit test-stacks soak bench clean"
+	@echo "Also: lint unit azurite test-stacks soak bench clean"
 
 # -- environments: a stamp file stands for "installed", and is older than what it was installed from when that changes
 
@@ -36,6 +37,11 @@ $(VENV)/.installed-test: pyproject.toml requirements/test.txt | $(BIN)/python
 	$(BIN)/python $(PIP) -e ".[all]" -r requirements/test.txt
 	@touch $(VENV)/.installed $@
 
+# The Azure Blob store of the tests, by Node.js. Without npm its tests skip, or fail under RIO_REQUIRE_ALL=1.
+$(AZURITE)/node_modules/.installed: $(AZURITE)/package.json $(AZURITE)/package-lock.json $(AZURITE)/.npmrc
+	cd $(AZURITE) && npm ci --loglevel=error
+	@touch $@
+
 $(VENVS)/oldest/.installed: pyproject.toml requirements/oldest.txt requirements/oldest-test.txt
 	$(PYTHON) -m venv $(VENVS)/oldest
 	$(VENVS)/oldest/bin/python $(PIP) -e ".[all]" -r requirements/oldest-test.txt -c requirements/oldest.txt
@@ -49,8 +55,10 @@ $(VENVS)/%/.installed: requirements/stacks/%.txt pyproject.toml
 
 # -- what people run
 
+# With --cloud azure the command installs Azurite by itself, unless the tests have done so.
 rehearse: $(VENV)/.installed
-	$(BIN)/resilient-io rehearse $(ARGS)
+	@$(if $(wildcard $(AZURITE)/node_modules/azurite),AZURITE_HOME="$${AZURITE_HOME:-$(CURDIR)/$(AZURITE)}") \
+		$(BIN)/resilient-io rehearse $(ARGS)
 
 test: lint unit
 
@@ -59,7 +67,10 @@ lint: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-unit: $(VENV)/.installed-test
+azurite: $(if $(shell command -v npm),$(AZURITE)/node_modules/.installed)
+	@command -v npm >/dev/null || echo "npm is not on the PATH: the tests against Azurite are left out" >&2
+
+unit: $(VENV)/.installed-test azurite
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 test-stacks: $(addprefix test-stack-,$(STACKS))
@@ -68,7 +79,7 @@ test-stacks: $(addprefix test-stack-,$(STACKS))
 $(addprefix test-stack-,$(STACKS)): test-stack-%: $(VENVS)/%/.installed
 	$(VENVS)/$*/bin/python -m pytest -m stacks tests/stacks/test_$*.py $(PYTEST_ARGS)
 
-soak: $(VENV)/.installed-test $(VENVS)/oldest/.installed
+soak: $(VENV)/.installed-test $(VENVS)/oldest/.installed azurite
 	$(VENVS)/oldest/bin/python -m pytest $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -m soak -o faulthandler_timeout=1800 $(PYTEST_ARGS)
 
@@ -77,4 +88,4 @@ bench: $(VENV)/.installed-test
 	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python $$script; done
 
 clean:
-	rm -rf $(VENV) $(VENVS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENVS) $(AZURITE)/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,6 +2,7 @@
 
     python benchmarks/throttle.py                     1,500 reads of 4 KiB, 8 processes x 4 threads, 100/s
     python benchmarks/throttle.py --write             the same with writes
+    python benchmarks/throttle.py --cloud azure       adlfs and azure-storage-blob on Azurite (`make azurite`)
     python benchmarks/throttle.py --random-503 0.01   no ceiling; refusals that do not follow the load
 
 The clients run one after the other against the same server, which is reset in between. Each process has
@@ -15,6 +16,7 @@ random refusals, for throughput against full jitter without a limiter: >= 0.9 at
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -23,20 +25,22 @@ import random
 import shlex
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from _clients import BUCKET, CLOUDS, SIZE_BYTES
+
+import resilient_io
 from resilient_io.rehearse.crew import Crew, Work, serve
 from resilient_io.rehearse.fleet import Fleet, Phase
 from resilient_io.rehearse.outcomes import jain, percentile
 from resilient_io.testing import (
+    AzuriteServer,
     Ceiling,
     Exchange,
     FaultAction,
@@ -44,15 +48,13 @@ from resilient_io.testing import (
     FaultRule,
     FaultServerProcess,
     Latency,
+    StorageAccount,
 )
+from resilient_io.testing.azurite_process import azurite_home
 
-BUCKET = "bench"
 KEY = "train/{:06d}"
-SIZE_BYTES = 4096
+AZURITE = Path(__file__).resolve().parents[1] / "tests" / "azurite"
 WARM_UP_S = 15.0
-AT_CEILING = ("ours-s3fs", "ours-boto3", "s3fs", "boto3-standard", "boto3-adaptive", "obstore")
-UNDER_CHANCE = ("jitter-boto3", "ours-boto3", "ours-s3fs")
-JITTER_ATTEMPTS, JITTER_BASE_S, JITTER_CAP_S = 30, 0.2, 20.0
 TARGETS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "failed = 0": lambda row: row["failed"] == 0,
     "makespan <= 1.10": lambda row: row["over_ideal"] <= 1.10,
@@ -62,13 +64,12 @@ TARGETS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "req/op <= 1.05": lambda row: row["requests_per_op"] <= 1.05,
 }
 
-Do = Callable[[str], bytes | None]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """What every client is put through."""
 
+    cloud: str
     processes: int
     threads: int
     ops: int
@@ -79,6 +80,7 @@ class Load:
     seed: int
     write: bool
     shared: bool
+    nodes: int = 1
 
     @property
     def ideal_s(self) -> float:
@@ -100,7 +102,7 @@ class Load:
 
 def prepare(task: Mapping[str, Any]) -> Crew:
     """Make the client, and name the operations of this process: every n-th of them."""
-    do = CLIENTS[task["client"]](task["url"], task["write"])
+    do = CLOUDS[task["cloud"]].clients[task["client"]](task["url"], task["write"])
     own = range(task["rank"], task["ops"], task["processes"])
     numbers = shared_numbers(task["queue"], task["ops"]) if task["shared"] else own
     wanted = stored_bodies(task["ops"]) if not task["write"] else []
@@ -139,93 +141,6 @@ def stored_bodies(count: int) -> list[bytes]:
     return [source.randbytes(SIZE_BYTES) for _ in range(count)]
 
 
-def _s3fs(url: str, write: bool, *, ours: bool) -> Do:
-    from s3fs import S3FileSystem
-
-    from resilient_io.aws.filesystem import ResilientS3FileSystem
-
-    kind = ResilientS3FileSystem if ours else S3FileSystem
-    fs = kind(key="key", secret="secret", endpoint_url=url, client_kwargs={"region_name": "us-east-1"})
-    fs.connect()
-    body = bytes(SIZE_BYTES)
-    if write:
-        return lambda key: fs.pipe_file(f"{BUCKET}/{key}", body)
-    return lambda key: fs.cat_file(f"{BUCKET}/{key}")
-
-
-def _boto3(url: str, write: bool, *, retries: dict[str, Any] | None = None, ours: bool = False) -> Do:
-    import boto3
-    from botocore.config import Config
-
-    settings: Any = {"retries": retries, "max_pool_connections": 64}  # as wide as ours makes its pool
-    client = boto3.client(
-        "s3",
-        endpoint_url=url,
-        region_name="us-east-1",
-        aws_access_key_id="key",
-        aws_secret_access_key="secret",
-        config=Config(**settings),
-    )
-    if ours:
-        import resilient_io
-
-        resilient_io.harden(client)
-    body = bytes(SIZE_BYTES)
-    if write:
-        return lambda key: client.put_object(Bucket=BUCKET, Key=key, Body=body) and None
-    return lambda key: client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
-
-
-def _jitter(url: str, write: bool) -> Do:
-    """Full jitter alone: what a careful person writes around boto3."""
-    from botocore.exceptions import ClientError
-
-    once = _boto3(url, write, retries={"total_max_attempts": 1})
-    source = random.Random(os.urandom(8))
-
-    def do(key: str) -> bytes | None:
-        for attempt in range(JITTER_ATTEMPTS):
-            try:
-                return once(key)
-            except ClientError as error:
-                if error.response["Error"]["Code"] != "SlowDown" or attempt == JITTER_ATTEMPTS - 1:
-                    raise
-            time.sleep(source.uniform(0, min(JITTER_CAP_S, JITTER_BASE_S * 2**attempt)))
-        raise AssertionError("unreachable")
-
-    return do
-
-
-def _obstore(url: str, write: bool) -> Do:
-    import obstore
-    from obstore.store import S3Store
-
-    store = S3Store(
-        BUCKET,
-        endpoint=url,
-        region="us-east-1",
-        access_key_id="key",
-        secret_access_key="secret",
-        virtual_hosted_style_request=False,
-        client_options={"allow_http": True},
-    )
-    body = bytes(SIZE_BYTES)
-    if write:
-        return lambda key: obstore.put(store, key, body) and None
-    return lambda key: bytes(obstore.get(store, key).bytes())
-
-
-CLIENTS: Mapping[str, Callable[[str, bool], Do]] = {
-    "s3fs": lambda url, write: _s3fs(url, write, ours=False),
-    "ours-s3fs": lambda url, write: _s3fs(url, write, ours=True),
-    "boto3-standard": lambda url, write: _boto3(url, write, retries={"mode": "standard"}),
-    "boto3-adaptive": lambda url, write: _boto3(url, write, retries={"mode": "adaptive"}),
-    "ours-boto3": lambda url, write: _boto3(url, write, ours=True),
-    "jitter-boto3": _jitter,
-    "obstore": _obstore,
-}
-
-
 # -- the runs ----------------------------------------------------------------------------------------
 
 
@@ -241,7 +156,7 @@ def measure(server: FaultServerProcess, client: str, load: Load) -> dict[str, An
 
 def run(command: list[str], tasks: list[dict[str, Any]], server: FaultServerProcess) -> Phase:
     """Start the processes, let all begin at one moment against a fresh ceiling, and end them."""
-    with Fleet(command, tasks, env=environment()) as fleet:
+    with Fleet(command, tasks, env=environment(), nodes=tasks[0]["nodes"]) as fleet:
         server.reset()
         return fleet.run("all")
 
@@ -250,7 +165,7 @@ def environment() -> dict[str, str]:
     """Return an environment in which nobody's settings change what is measured, but this library's own do."""
     ours = str(Path(__file__).resolve().parents[1])
     path = os.pathsep.join(filter(None, (ours, os.environ.get("PYTHONPATH"))))
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "AZURE_"))}
     no_files = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
     return {**kept, **no_files, "AWS_EC2_METADATA_DISABLED": "true", "NO_PROXY": "127.0.0.1", "PYTHONPATH": path}
 
@@ -300,10 +215,11 @@ def _each_second(log: list[Exchange]) -> list[int]:
 
 def heading(load: Load) -> dict[str, Any]:
     """Return what a reader needs to repeat the run."""
-    names = ("s3fs", "aiobotocore", "botocore", "boto3", "obstore", "fsspec")
+    names = CLOUDS[load.cloud].packages
     return {
         "command": shlex.join([Path(sys.executable).name, *sys.argv]),
-        "versions": {name: importlib.metadata.version(name) for name in names if find_spec(name)},
+        "versions": {name: importlib.metadata.version(name) for name in names if is_installed(name)}
+        | {"resilient-io": resilient_io.__version__},
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs",
         "load": asdict(load),
@@ -328,7 +244,8 @@ def print_row(row: Mapping[str, Any], *, series: bool) -> None:
 
 
 def judge(rows: list[dict[str, Any]], load: Load) -> None:
-    """Print what ours missed, or its throughput against full jitter."""
+    """Print what ours missed and its makespan against the stock client's, or its throughput against full jitter."""
+    by_client = {row["client"]: row for row in rows}
     base = next((row for row in rows if row["client"] == "jitter-boto3"), None)
     for row in rows:
         if not row["client"].startswith("ours"):
@@ -337,7 +254,57 @@ def judge(rows: list[dict[str, Any]], load: Load) -> None:
             print(f"{row['client']}: {row['ops_per_s'] / base['ops_per_s']:.2f} of the throughput of full jitter alone")
         elif not load.random_503:
             missed = [name for name, holds in TARGETS.items() if not holds(row)]
-            print(f"{row['client']}: " + ("missed: " + ", ".join(missed) if missed else "all targets met"))
+            stock = by_client.get(row["client"].removeprefix("ours-"))
+            beside = f"{row['makespan_s'] / stock['makespan_s']:.2f} of the stock makespan; " if stock else ""
+            print(f"{row['client']}: {beside}" + ("missed: " + ", ".join(missed) if missed else "all targets met"))
+
+
+def is_installed(package: str) -> bool:
+    try:
+        importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def redis_if(wanted: bool) -> Iterator[None]:
+    """Have the clients that are ours share their limits through a Redis, if wanted."""
+    if not wanted:
+        yield
+        return
+    from resilient_io.testing.redis_process import RedisServer
+
+    with RedisServer("benchmark") as server:
+        os.environ.update(RESILIENT_IO_COORDINATION="cluster", RESILIENT_IO_REDIS_URL=server.url)
+        yield
+
+
+@contextlib.contextmanager
+def filled_server(load: Load) -> Iterator[FaultServerProcess]:
+    """Start the store that refuses, with what is to be read in it."""
+    if load.cloud == "s3":
+        with FaultServerProcess(load.plan()) as server:
+            server.fill(BUCKET, count=load.ops, size_bytes=SIZE_BYTES, key=KEY)
+            yield server
+        return
+    azurite = AzuriteServer(azurite_home() or AZURITE)
+    try:
+        fill_azurite(azurite.account, load.ops)
+        with FaultServerProcess(load.plan(), upstream=azurite.url, protocol="azure") as server:
+            yield server
+    finally:
+        azurite.stop()
+
+
+def fill_azurite(account: StorageAccount, count: int) -> None:
+    """Write what `stored_bodies` says."""
+    from azure.storage.blob import ContainerClient
+
+    with ContainerClient.from_connection_string(account.connection_string, BUCKET) as client:
+        client.create_container()
+        for number, body in enumerate(stored_bodies(count)):
+            client.upload_blob(KEY.format(number), body)
 
 
 def measured(options: argparse.Namespace, load: Load) -> dict[str, Any]:
@@ -350,8 +317,7 @@ def measured(options: argparse.Namespace, load: Load) -> dict[str, Any]:
             f" {'p99 s':>7} {'req/op':>7} {'Jain':>6} {'wrong':>6} {'load':>5}"
         )
     rows = []
-    with FaultServerProcess(load.plan()) as server:
-        server.fill(BUCKET, count=load.ops, size_bytes=SIZE_BYTES, key=KEY)
+    with filled_server(load) as server:
         for client in options.clients:
             rows.append(measure(server, client, load))
             if not options.json:
@@ -365,6 +331,7 @@ def main() -> int:
     options = _options()
     loads = [
         Load(
+            cloud=options.cloud,
             processes=options.processes,
             threads=options.threads,
             ops=options.ops,
@@ -375,10 +342,12 @@ def main() -> int:
             seed=options.seed,
             write=write,
             shared=options.shared,
+            nodes=options.nodes,
         )
         for write in ((False, True) if options.both else (options.write,))
     ]
-    results = [measured(options, load) for load in loads]
+    with redis_if(options.redis):
+        results = [measured(options, load) for load in loads]
     if options.json:
         print(json.dumps(results, indent=1))
     return 0
@@ -387,27 +356,31 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
+    add("--cloud", choices=[*CLOUDS], default="s3", help="azure: Azure Blob, by Azurite behind the server")
     add("--processes", type=int, default=8)
     add("--threads", type=int, default=4)
     add("--ops", type=int, default=1500)
     add("--ceiling", type=float, default=100.0, metavar="PER_S")
     add("--burst-s", type=float, default=0.5)
     add("--latency-s", type=float, default=0.02)
-    add("--clients", help="comma-separated: " + ", ".join(CLIENTS))
+    add("--clients", help="comma-separated: " + "; ".join(", ".join(cloud.clients) for cloud in CLOUDS.values()))
     add("--seed", type=int, default=1)
     add("--write", action="store_true", help="writes instead of reads")
     add("--both", action="store_true", help="reads, then writes")
     add("--random-503", type=float, default=0.0, metavar="SHARE", help="no ceiling: this share is refused by chance")
     add("--shared", action="store_true", help="one queue of work for all processes, not a fixed share for each")
+    add("--nodes", type=int, default=1, help="deal the processes to so many machines that do not share a table")
+    add("--redis", action="store_true", help="the machines share their limits through a Redis that is started")
     add("--series", action="store_true", help="print the requests and the 503s of each second")
     add("--json", action="store_true")
     options = parser.parse_args()
-    default = UNDER_CHANCE if options.random_503 else AT_CEILING
+    cloud = CLOUDS[options.cloud]
+    default = cloud.under_chance if options.random_503 else cloud.at_ceiling
     options.clients = options.clients.split(",") if options.clients else [*default]
-    unknown = sorted(set(options.clients) - set(CLIENTS))
+    unknown = sorted(set(options.clients) - set(cloud.clients))
     if unknown:
-        parser.error(f"no such client: {', '.join(unknown)}; there are {', '.join(CLIENTS)}")
-    if find_spec("obstore") is None and "obstore" in options.clients:
+        parser.error(f"no such client: {', '.join(unknown)}; there are {', '.join(cloud.clients)}")
+    if not is_installed("obstore") and "obstore" in options.clients:
         print("obstore is not installed and is left out", file=sys.stderr)
         options.clients.remove("obstore")
     return options

@@ -83,7 +83,17 @@ _SOURCES: Final = {
 }
 _SOURCE_OF: Final = {name: source for source, names in _SOURCES.items() for name in names}
 _CALLABLE: Final = frozenset({"classify", "install"})
-_SUBMODULES: Final = _CALLABLE | {"aws", "control", "drive", "errors", "events", "policy", "simulate", "testing"}
+_SUBMODULES: Final = _CALLABLE | {
+    "aws",
+    "azure",
+    "control",
+    "drive",
+    "errors",
+    "events",
+    "policy",
+    "simulate",
+    "testing",
+}
 
 
 class _CallableModule(ModuleType):

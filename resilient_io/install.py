@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, Final
@@ -18,9 +19,62 @@ from fsspec.registry import known_implementations
 from resilient_io import policy as policies
 
 DEFAULT_SCHEMES: Final = ("s3", "s3a", "abfs", "abfss", "az")
-_S3_SCHEMES: Final = frozenset({"s3", "s3a", "rs3"})
-_AZURE_SCHEMES: Final = frozenset({"abfs", "abfss", "az"})
 _ABSENT: Final = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Family:
+    """The schemes of one cloud, and what answers them."""
+
+    schemes: tuple[str, ...]
+    alias: str
+    stock: str
+    stock_class: str
+    needs: tuple[str, ...]
+    extra: str
+    module: str
+    name: str
+
+    def cls(self) -> Any:
+        """Return the filesystem's class; ImportError without its SDK."""
+        try:
+            return getattr(import_module(self.module), self.name)
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith(self.needs):
+                raise
+            what = f"{self.schemes[0]}:// needs {self.stock}: pip install 'resilient-io[{self.extra}]'"
+            raise ImportError(what, name=error.name) from error
+
+    def loaded(self) -> Any | None:
+        """Return the class if its module is loaded."""
+        return getattr(sys.modules.get(self.module), self.name, None)
+
+
+_FAMILIES: Final = (
+    _Family(
+        schemes=("s3", "s3a", "rs3"),
+        alias="rs3",
+        stock="s3fs",
+        stock_class="S3FileSystem",
+        needs=("s3fs", "aiobotocore"),
+        extra="s3",
+        module="resilient_io.aws.filesystem",
+        name="ResilientS3FileSystem",
+    ),
+    _Family(
+        schemes=("abfs", "abfss", "az", "rabfs", "raz"),
+        alias="rabfs",
+        stock="adlfs",
+        stock_class="AzureBlobFileSystem",
+        needs=("adlfs", "azure"),
+        extra="azure",
+        module="resilient_io.azure.filesystem",
+        name="ResilientAzureBlobFileSystem",
+    ),
+)
+_FAMILY_OF: Final = {scheme: family for family in _FAMILIES for scheme in family.schemes}
+_ALIASES: Final = ("rs3", "rabfs", "raz")
+_CLIENT_MODULES: Final = ("resilient_io.aws.hooks", "resilient_io.azure.clients")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -131,17 +185,23 @@ def uninstall() -> None:
 
 
 def harden(client: Any, policy: object = None) -> Any:
-    """Put the library into an S3 client that exists; return the same object. Idempotent.
+    """Put the library into a client that exists; return the same object. Idempotent.
 
-    `client` is a client of boto3, botocore or aiobotocore, or a boto3 resource, whose client is
-    hardened. Undone by `uninstall()`. A second call only changes the policy. Raises TypeError for
-    anything else, ValueError for another service.
+    `client` is an S3 client of boto3, botocore or aiobotocore, a boto3 resource, whose client is
+    hardened, or a BlobServiceClient, ContainerClient or BlobClient of azure-storage-blob, sync or
+    aio; clients that it hands out are hardened too. Undone by `uninstall()`. A second call only
+    changes the policy. Raises TypeError for anything else, ValueError for another service.
     """
+    if any(_is_a(client, "azure.storage.blob", name) for name in _AZURE_CLIENTS):
+        from resilient_io.azure import clients
+
+        return clients.harden(client, policy)
     target = client.meta.client if _is_a(client, "boto3.resources.base", "ServiceResource") else client
     if not _is_a(target, "botocore.client", "BaseClient"):
         raise TypeError(
-            "harden() takes an S3 client of boto3, botocore or aiobotocore, or a boto3 S3 resource, not "
-            f"{type(client).__module__}.{type(client).__qualname__}; for a filesystem use resilient_io.filesystem('s3')"
+            "harden() takes an S3 client of boto3, botocore or aiobotocore, a boto3 S3 resource, or a client of "
+            f"azure-storage-blob, not {type(client).__module__}.{type(client).__qualname__}; "
+            "for a filesystem use resilient_io.filesystem('s3') or resilient_io.filesystem('abfs')"
         )
     from resilient_io.aws import hooks
 
@@ -149,11 +209,14 @@ def harden(client: Any, policy: object = None) -> Any:
     return client
 
 
-def filesystem(protocol: str, **storage_options: Any) -> Any:
-    """Return the filesystem of this library for a scheme or URL of S3, whatever fsspec has registered.
+_AZURE_CLIENTS: Final = ("BlobServiceClient", "ContainerClient", "BlobClient")
 
-    `storage_options` are s3fs's, and `resilience`: policy fields, a preset's name, JSON, or False.
-    Instances are cached by their options, as fsspec does.
+
+def filesystem(protocol: str, **storage_options: Any) -> Any:
+    """Return the filesystem of this library for a scheme or URL of S3 or Azure, whatever fsspec has registered.
+
+    `storage_options` are those of s3fs or adlfs, and `resilience`: policy fields, a preset's name,
+    JSON, or False. Instances are cached by their options, as fsspec does.
     """
     return _class_of(_scheme_of(protocol))(**storage_options)
 
@@ -165,10 +228,12 @@ def open(url: str, mode: str = "rb", **options: Any) -> Any:
     entering it: `with resilient_io.open("s3://bucket/key") as f:`.
     """
     if "::" in url:
-        raise ValueError(f"{url!r} is a chain: write resilient:: before its s3:// and use fsspec.open")
+        raise ValueError(f"{url!r} is a chain: write resilient:: before its s3:// or abfs:// and use fsspec.open")
+    cls = _class_of(_scheme_of(url))
+    alias = _FAMILY_OF[_scheme_of(url)].alias
     # fsspec finds a class by its name; the alias is there even where no entry point has put it.
-    fsspec.register_implementation("rs3", _class_of(_scheme_of(url)), clobber=True)
-    return fsspec.open(url, mode, protocol="rs3", **options)
+    fsspec.register_implementation(alias, cls, clobber=True)
+    return fsspec.open(url, mode, protocol=alias, **options)
 
 
 # -- what install changes ----------------------------------------------------------------------------
@@ -230,12 +295,10 @@ def _apply_policy(wanted: dict[str, object]) -> None:
 
 def _forget_instances() -> None:
     """Soften the clients, and let no cached filesystem of ours be handed out again."""
-    hooks = sys.modules.get("resilient_io.aws.hooks")
-    if hooks is not None:
-        hooks.soften_all()
-    ours = sys.modules.get("resilient_io.aws.filesystem")
-    if ours is not None:
-        ours.ResilientS3FileSystem.clear_instance_cache()
+    for module in filter(None, map(sys.modules.get, _CLIENT_MODULES)):
+        module.soften_all()
+    for cls in filter(None, (family.loaded() for family in _FAMILIES)):
+        cls.clear_instance_cache()
 
 
 # -- names and classes -------------------------------------------------------------------------------
@@ -249,7 +312,7 @@ def _switched_off() -> bool:
 def _available(schemes: Iterable[str]) -> tuple[str, ...]:
     """Return the schemes to take over; of the default ones those that can be, of given ones all or an error."""
     if schemes is DEFAULT_SCHEMES:
-        return tuple(s for s in DEFAULT_SCHEMES if s in _S3_SCHEMES) if find_spec("s3fs") is not None else ()
+        return tuple(s for s in DEFAULT_SCHEMES if find_spec(_FAMILY_OF[s].stock) is not None)
     given = (schemes,) if isinstance(schemes, str) else tuple(dict.fromkeys(schemes))
     for scheme in given:
         _class_of(_scheme_of(scheme))
@@ -262,17 +325,10 @@ def _scheme_of(protocol: str) -> str:
 
 def _class_of(scheme: str) -> Any:
     """Return the class for a scheme; ValueError for one that is not known, ImportError without its SDK."""
-    if scheme in _AZURE_SCHEMES or scheme in ("raz", "rabfs"):
-        raise ValueError(f"{scheme}:// is not available in this version, which covers S3: s3://, s3a://, rs3://")
-    if scheme not in _S3_SCHEMES:
-        raise ValueError(f"resilient_io knows s3://, s3a:// and rs3://, not {scheme!r}")
-    try:
-        from resilient_io.aws.filesystem import ResilientS3FileSystem
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("s3fs", "aiobotocore"):
-            raise
-        raise ImportError(f"{scheme}:// needs s3fs: pip install 'resilient-io[s3]'", name=error.name) from error
-    return ResilientS3FileSystem
+    if scheme not in _FAMILY_OF:
+        known = ", ".join(f"{each}://" for each in _FAMILY_OF)
+        raise ValueError(f"resilient_io knows {known}, not {scheme!r}")
+    return _FAMILY_OF[scheme].cls()
 
 
 def _is_ours(cls: object) -> bool:
@@ -280,8 +336,8 @@ def _is_ours(cls: object) -> bool:
 
 
 def _is_a(value: Any, module: str, name: str) -> bool:
-    """Say whether the value is of a class, without importing its module."""
-    return any(cls.__module__ == module and cls.__name__ == name for cls in type(value).__mro__)
+    """Say whether the value is of a class of this module, or of one below it, without importing it."""
+    return any(f"{cls.__module__}.".startswith(f"{module}.") and cls.__name__ == name for cls in type(value).__mro__)
 
 
 def _answering(scheme: str) -> str:
@@ -299,7 +355,7 @@ _ChainedType: Any = type(ChainedFileSystem)
 
 
 class _ResilientChainType(_ChainedType):  # type: ignore[misc]  # the metaclass of fsspec's filesystems has no public name
-    """Calling the class gives the filesystem of this library itself, so that isinstance, pickle and JSON see S3."""
+    """Calling the class gives the filesystem of this library itself; isinstance, pickle and JSON see that one."""
 
     def __call__(
         cls,
@@ -308,16 +364,16 @@ class _ResilientChainType(_ChainedType):  # type: ignore[misc]  # the metaclass 
         target_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Any:
-        if target_protocol not in _S3_SCHEMES:
+        if target_protocol not in _FAMILY_OF:
             raise ValueError(
-                f"resilient:: goes directly before an s3:// URL, not before {target_protocol!r}; "
+                f"resilient:: goes directly before an s3:// or abfs:// URL, not before {target_protocol!r}; "
                 "other layers go before it: simplecache::resilient::s3://bucket/key"
             )
         return filesystem(str(target_protocol), **{**(target_options or {}), **options})
 
 
 class ResilientChain(ChainedFileSystem, metaclass=_ResilientChainType):  # type: ignore[misc]  # fsspec is untyped
-    """`resilient::s3://bucket/key`: one URL through this library, where nothing is installed."""
+    """`resilient::s3://bucket/key`, `resilient::abfs://container/key`: one URL through this library, by itself."""
 
     protocol = "resilient"
 
@@ -345,7 +401,7 @@ class Coverage:
     covered: tuple[str, ...]
     """Those of the schemes that go through this library."""
     hardened_clients: int
-    """Living S3 clients that are hardened, those of filesystems among them."""
+    """Living clients that are hardened, those of filesystems among them."""
     sessions_watched: bool
     """Whether S3 clients made from now on are hardened."""
     bypasses: tuple[Bypass, ...]
@@ -356,19 +412,20 @@ class Coverage:
         for scheme, name in self.schemes.items():
             lines.append(f"{scheme}:// {'covered' if scheme in self.covered else 'NOT covered'}: {name}")
         later = "hardened" if self.sessions_watched else "NOT hardened: call install() or harden(client)"
-        lines.append(f"S3 clients: {self.hardened_clients} hardened; those made from now on {later}")
+        lines.append(f"clients: {self.hardened_clients} hardened; S3 clients made from now on {later}")
+        lines.append("Azure clients made from now on: give them **azure.client_kwargs(), or call harden(client)")
         lines += [f"bypass: {each.name}: {each.what}; {each.cure}" for each in self.bypasses]
         return "\n".join(lines)
 
 
-_PASS_FILESYSTEM: Final = "pass filesystem=resilient_io.filesystem('s3')"
+_PASS_FILESYSTEM: Final = "pass filesystem=resilient_io.filesystem('s3' or 'abfs')"
 _LIMIT: Final = "put `with resilient_io.limit(url):` around its calls"
 # By module: what of it goes past the hooks, and the cure.
 _NATIVE: Final[Mapping[str, tuple[str, str]]] = {
     "pyarrow": (
-        "pyarrow.fs and datasets opened by URL use its own C++ client, pandas.read_parquet('s3://') without "
-        "storage_options too",
-        _PASS_FILESYSTEM + ", or use an rs3:// URL in pandas",
+        "pyarrow.fs and datasets opened by URL use its own C++ clients, pandas.read_parquet('s3://') and ('abfs://') "
+        "without storage_options too",
+        _PASS_FILESYSTEM + ", or use an rs3:// or rabfs:// URL in pandas",
     ),
     "polars": ("scan_* and read_* of URLs use its own Rust client", "open the file with resilient_io.open and pass it"),
     "obstore": ("its own Rust client (litdata and zarr's ObjectStore use it)", "use fsspec, or " + _LIMIT),
@@ -384,36 +441,35 @@ _NATIVE: Final[Mapping[str, tuple[str, str]]] = {
         "leave rust_client out of the profile: its boto3 client is hardened",
     ),
     "runai_model_streamer": ("its own C++ client", _LIMIT),
-    "adlfs": ("Azure is not covered in this version", "see the changelog"),
-    "azure.storage.blob": ("Azure is not covered in this version", "see the changelog"),
+    "azure.storage.filedatalake": ("clients of the dfs door", "use abfs:// URLs or azure.storage.blob, or " + _LIMIT),
 }
 
 
 def coverage() -> Coverage:
     """Return what goes through the library in this process, what bypasses it, and the cures."""
-    answering = {scheme: _answering(scheme) for scheme in (*DEFAULT_SCHEMES, "rs3")}
-    hooks, sessions = (sys.modules.get(f"resilient_io.aws.{name}") for name in ("hooks", "sessions"))
+    answering = {scheme: _answering(scheme) for scheme in (*DEFAULT_SCHEMES, *_ALIASES)}
+    sessions = sys.modules.get("resilient_io.aws.sessions")
     native = [Bypass(name=name, what=what, cure=cure) for name, (what, cure) in _NATIVE.items() if name in sys.modules]
     return Coverage(
         enabled=policies.resolve().enabled,
         schemes=answering,
         covered=tuple(s for s, name in answering.items() if name.startswith("resilient_io.")),
-        hardened_clients=hooks.hardened_clients() if hooks is not None else 0,
+        hardened_clients=sum(
+            module.hardened_clients() for module in filter(None, map(sys.modules.get, _CLIENT_MODULES))
+        ),
         sessions_watched=sessions.is_watching() if sessions is not None else False,
         bypasses=(*_stock_filesystems(), *native),
     )
 
 
 def _stock_filesystems() -> list[Bypass]:
-    """Return the s3fs filesystems that were made before, or beside, the installation."""
-    s3fs = sys.modules.get("s3fs")
-    count = len(getattr(getattr(s3fs, "S3FileSystem", None), "_cache", ()))
-    if not count:
-        return []
-    return [
-        Bypass(
-            name="s3fs",
-            what=f"{count} S3FileSystem made before install(), or from its class directly",
-            cure="make it after install() by URL, or with resilient_io.filesystem('s3')",
-        )
-    ]
+    """Return the filesystems of s3fs and adlfs that were made before, or beside, the installation."""
+    found = []
+    for family in _FAMILIES:
+        stock = getattr(sys.modules.get(family.stock), family.stock_class, None)
+        count, scheme = len(getattr(stock, "_cache", ())), family.schemes[0]
+        if count:
+            what = f"{count} {family.stock_class} made before install(), or from its class directly"
+            cure = f"make it after install() by URL, or with resilient_io.filesystem({scheme!r})"
+            found.append(Bypass(name=family.stock, what=what, cure=cure))
+    return found

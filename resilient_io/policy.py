@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import importlib.util
 import json
 import math
 import os
@@ -83,10 +84,14 @@ def _or_none(check: Check) -> Check:
     return check_or_none
 
 
-def _coordination(value: object) -> object:
-    if value == "cluster":
-        raise ValueError("'node', 'process' or None: this version shares a limit within one machine only")
-    return _or_none(_one_of("node", "process"))(value)
+def _redis_url(value: object) -> object:
+    """Check the form only; nothing is connected. What is wrong is said without the text: it may hold a password."""
+    if value is None or (isinstance(value, str) and re.match(r"(rediss?://[^/\s]|unix:///)\S*\Z", value)):
+        return value
+    raise ValueError("a URL such as 'rediss://:password@host:6379/0' ('redis://', 'rediss://' or 'unix://'), or None")
+
+
+_REACHES: Final = ("cluster", "node", "process")
 
 
 def _prefix_rule(value: object) -> object:
@@ -105,8 +110,8 @@ def _prefix_rule(value: object) -> object:
     return value
 
 
-def _field(default: object, check: Check) -> Any:
-    return field(default=default, metadata={"check": check})
+def _field(default: object, check: Check, *, shown: bool = True) -> Any:
+    return field(default=default, repr=shown, metadata={"check": check})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,13 +165,18 @@ class Policy:
     """Directory segments under the bucket that make a prefix; >= 0 (the bucket is one), default 2."""
     prefix_rule: str | None = _field(None, _prefix_rule)
     """What replaces `prefix_depth`: a regular expression with one group, or `package.module:function`."""
-    coordination: Literal["node", "process"] | None = _field(None, _coordination)
-    """Who shares a limit: this machine's processes ("node") or none ("process"); default None: "node" where it works.
+    coordination: Literal["cluster", "node", "process"] | None = _field(None, _or_none(_one_of(*_REACHES)))
+    """Who shares a limit: this machine's processes ("node"), those of all machines ("cluster") or none ("process").
 
-    "node" differs from None only in that it logs a warning where the limits cannot be shared.
+    Default None: "node" where it works; "node" differs from that only in that it logs a warning where
+    it does not. "cluster" needs `redis_url` and the package redis (`pip install 'resilient-io[redis]'`).
     """
-    redis_url: str | None = _field(None, _or_none(_text))
-    """Where a cluster keeps its limits; not available in this version, default None."""
+    redis_url: str | None = _field(None, _redis_url, shown=False)
+    """The Redis through which machines share their limits, default None; read with coordination="cluster".
+
+    `redis://`, `rediss://` (TLS) or `unix://`, with user and password in it. It is in no log, error,
+    report or repr; `to_json` and pickles hold it, because another process needs it.
+    """
     fleet_size: int | None = _field(None, _or_none(_whole(1)))
     """Processes of the whole job that use the same store; >= 1, default None: what the launcher says.
 
@@ -194,6 +204,8 @@ class Policy:
                 f"backoff_base_s ({self.backoff_base_s:g}) must not exceed backoff_cap_s ({self.backoff_cap_s:g}); "
                 "lower the one or raise the other"
             )
+        if self.coordination == "cluster":
+            _require_cluster(self.redis_url)
 
     @classmethod
     def preset(cls, name: str) -> Policy:
@@ -210,10 +222,20 @@ class Policy:
         return json.dumps({name: getattr(self, name) for name in _CHECKS})
 
 
+def _require_cluster(redis_url: str | None) -> None:
+    if redis_url is None:
+        raise ValueError(
+            "coordination='cluster' needs redis_url, the Redis through which the machines share their limits; "
+            "set it in the same place, or RESILIENT_IO_REDIS_URL in the environment"
+        )
+    if importlib.util.find_spec("redis") is None:
+        raise ValueError("coordination='cluster' needs the package redis: pip install 'resilient-io[redis]'")
+
+
 _CHECKS: dict[str, Check] = {f.name: f.metadata["check"] for f in dataclasses.fields(Policy)}
 _DEFAULTS: dict[str, object] = {f.name: f.default for f in dataclasses.fields(Policy)}
 # Fields that are fixed by the design and that nothing reads yet. Silence would be a false promise.
-_NOT_YET = frozenset({"bytes_per_s", "redis_url", "hedge", "min_throughput_bytes_per_s", "stall_window_s", "verify"})
+_NOT_YET = frozenset({"bytes_per_s", "hedge", "min_throughput_bytes_per_s", "stall_window_s", "verify"})
 _PRESETS: dict[str, dict[str, Any]] = {
     "training": {},
     "checkpoint": {
@@ -230,10 +252,19 @@ def _checked(name: str, check: Check, value: object) -> object:
         kept = check(value)
     except ValueError as error:
         hint = "; write the number without quotes" if _is_quoted_number(value) else ""
-        raise ValueError(f"{name} must be {error}, not {value!r}{hint}") from None
+        raise ValueError(f"{name} must be {error}, not {_shown(name, value)}{hint}") from None
     if name in _NOT_YET and kept != _DEFAULTS[name]:
         raise ValueError(f"{name}={value!r} is not available in this version; leave it at {_DEFAULTS[name]!r}")
     return kept
+
+
+def _shown(name: str, value: object) -> str:
+    """Return the value as an error shows it: no URL with a password in it, wherever somebody put it."""
+    return f"this {type(value).__name__}" if name == "redis_url" else _without_password(repr(value))
+
+
+def _without_password(text: str) -> str:
+    return re.sub(r"(?<=://)\S+", "***", text)
 
 
 def _is_quoted_number(value: object) -> bool:
@@ -244,7 +275,7 @@ def _unknown(kind: str, name: object, known: Iterable[str]) -> ValueError:
     names = sorted(known)
     close = difflib.get_close_matches(str(name), names, n=1)
     hint = f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(names)
-    return ValueError(f"unknown {kind} {name!r}; {hint}")
+    return ValueError(f"unknown {kind} {_without_password(repr(name))}; {hint}")
 
 
 def _preset_name(name: object) -> str:
@@ -259,7 +290,7 @@ def _parsed(text: str) -> Mapping[str, object]:
     except json.JSONDecodeError as error:
         raise ValueError(f"a policy in JSON cannot be read: {error}") from None
     if not isinstance(value, dict):
-        raise ValueError(f"a policy in JSON must be an object, not {value!r}")
+        raise ValueError(f"a policy in JSON must be an object, not {_without_password(repr(value))}")
     return value
 
 
@@ -294,7 +325,7 @@ def overlay(value: object) -> Mapping[str, object]:
         case _:
             raise ValueError(
                 "resilience must be a mapping of policy fields, a preset's name, JSON, a Policy, False or None, "
-                f"not {value!r}"
+                f"not {_without_password(repr(value))}"
             )
 
 
@@ -356,6 +387,7 @@ def _switched_off(environ: Mapping[str, str]) -> bool:
 
 
 _OFF = Policy(enabled=False)
+_SET_NOTHING: tuple[tuple[object, ...], ...] = ((None,), ({},))
 # Callers hold few overlays (one per filesystem or client); one that makes a new mapping per call
 # must not grow the memory.
 _MOST_CACHED = 1024
@@ -378,7 +410,7 @@ class _Sources:
         self._cache: dict[tuple[int, ...], tuple[tuple[object, ...], tuple[object, ...], Policy]] = {}
 
     def resolve(self, overlays: tuple[object, ...]) -> Policy:
-        if not overlays or overlays == (None,):
+        if not overlays or overlays in _SET_NOTHING:
             if self._plain is None:
                 self._plain = self._combined(())
             return self._plain

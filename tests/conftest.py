@@ -1,6 +1,7 @@
 """What all tests share: a store on the loopback interface, and no way out to a real cloud.
 
-`fault_server` and `moto_server` come from the package's own pytest plugin.
+`fault_server` and `moto_server` come from the package's own pytest plugin. `azurite` is the Azurite of tests/azurite,
+which `make test` installs, or the one that AZURITE_URL names; `azure_store` is a FaultServer before it.
 
 A test that finds a server or a package missing skips with its name; under RIO_REQUIRE_ALL=1 (as `.ci/run` sets it)
 that is a failure, so a green run means that everything ran.
@@ -8,18 +9,25 @@ that is a failure, so a green run means that everything ran.
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import re
+import shutil
 import sys
+import threading
+import time
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NoReturn
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 if TYPE_CHECKING:
-    from resilient_io.testing import FaultServer
+    from resilient_io.testing import FaultServer, StorageAccount
 
 REQUIRE_ALL = os.environ.get("RIO_REQUIRE_ALL") == "1"
 MISSING = re.compile(r"missing: |could not import ")
@@ -34,11 +42,13 @@ ENVIRONMENT = {
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
 }
 UNSET = ("AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_RETRY_MODE")
+UNSET_PREFIXES = ("RESILIENT_IO", "AZURE_", "AZURITE_ACCOUNTS")
+AZURITE = Path(__file__).parent / "azurite"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.update(ENVIRONMENT)
-    for name in [*UNSET, *(name for name in os.environ if name.startswith("RESILIENT_IO"))]:
+    for name in [*UNSET, *(name for name in os.environ if name.startswith(UNSET_PREFIXES))]:
         os.environ.pop(name, None)
     _load_own_plugin(config)
     _quiet_hypothesis()
@@ -126,3 +136,79 @@ def moto_store(moto_url: str, fault_server: Callable[..., FaultServer], monkeypa
     server = fault_server(upstream=moto_url)
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
     return server
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AzureStore:
+    """A FaultServer before Azurite, and a container of this test's own.
+
+    `account` leads through the server, `direct` past it: what a test prepares there is not counted.
+    """
+
+    server: FaultServer
+    account: StorageAccount
+    direct: StorageAccount
+    container: str
+
+
+@pytest.fixture(scope="session")
+def azurite(missing: Callable[[str], NoReturn]) -> Iterator[StorageAccount]:
+    """Yield the account of an Azurite: the one that AZURITE_URL names, or one started from tests/azurite."""
+    from resilient_io.testing import AzuriteServer, StorageAccount
+
+    named = os.environ.get("AZURITE_URL")
+    if named:
+        yield StorageAccount(url=named.rstrip("/"))
+        return
+    if shutil.which("node") is None:
+        missing("node, for azurite")
+    if not (AZURITE / "node_modules" / "azurite").is_dir():
+        missing("azurite: `make test` installs it, or `npm ci` in tests/azurite")
+    server = AzuriteServer(AZURITE)
+    yield server.account
+    server.stop()
+
+
+@pytest.fixture
+def azure_store(azurite: StorageAccount, fault_server: Callable[..., FaultServer]) -> Iterator[AzureStore]:
+    """Yield a FaultServer before Azurite, without faults yet, with an empty container; it is deleted afterwards."""
+    blob = pytest.importorskip("azure.storage.blob")
+    server = fault_server(upstream=azurite.url, protocol="azure")
+    container = f"test-{uuid.uuid4().hex[:12]}"
+    with blob.ContainerClient.from_connection_string(azurite.connection_string, container) as client:
+        client.create_container()
+        yield AzureStore(server=server, account=azurite.at(server.url), direct=azurite, container=container)
+        client.delete_container()
+
+
+class FastClock:
+    """Time that runs `speed` times as fast: paced attempts take milliseconds, and all waits keep their order."""
+
+    def __init__(self, speed: float = 100.0) -> None:
+        self._speed = speed
+
+    def now(self) -> float:
+        return time.monotonic() * self._speed
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds / self._speed)
+
+    async def sleep_async(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / self._speed)
+
+    def wait(self, event: threading.Event, timeout_s: float | None) -> bool:
+        return event.wait(None if timeout_s is None else timeout_s / self._speed)
+
+    async def wait_async(self, future: asyncio.Future[Any], timeout_s: float | None) -> bool:
+        await asyncio.wait((future,), timeout=None if timeout_s is None else timeout_s / self._speed)
+        return future.done()
+
+
+@pytest.fixture
+def fast_clock() -> FastClock:
+    """Make the library live a hundred times as fast for one test."""
+    from resilient_io.drive import runtime as runtimes
+
+    clock = FastClock()
+    runtimes.reset(clock=clock)
+    return clock

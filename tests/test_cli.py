@@ -61,6 +61,7 @@ def test_an_unknown_command_is_an_error(capsys: pytest.CaptureFixture[str]) -> N
         (["--seed", "x"], "--seed"),
         (["--only", "both"], "--only"),
         (["--store", "minio"], "--store"),
+        (["--cloud", "gcs"], "--cloud"),
     ],
 )
 def test_a_bad_value_is_named(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,6 +75,10 @@ def test_a_bad_value_is_named(arguments: list[str], said: str, capsys: pytest.Ca
         (["--bucket", "mine"], "--endpoint-url and --bucket go together"),
         (["--endpoint-url", "s3.example.com", "--bucket", "mine"], "--endpoint-url must be a URL"),
         (["--endpoint-url", "https://x", "--bucket", "mine", "--store", "moto"], "--store names an embedded store"),
+        (["--store", "azurite"], "--store azurite is not for s3: it has moto, builtin"),
+        (["--endpoint-url", "https://x?sig=secret", "--bucket", "mine"], "credentials stand in the environment"),
+        (["--cloud", "azure", "--store", "moto"], "--store moto is not for azure: it has azurite"),
+        (["--cloud", "azure", "--endpoint-url", "acct", "--bucket", "c"], "https://ACCOUNT.blob.core.windows.net"),
     ],
 )
 def test_options_that_do_not_go_together(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,12 +104,19 @@ def test_what_is_missing_is_named_with_the_cure(
     assert "moto not installed; pip install 'resilient-io[s3,cli,testing]'" in cannot(capsys)
 
 
+def test_what_is_missing_for_azure_is_named_with_the_cure(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resilient_io.rehearse.command.find_spec", lambda name: None)
+    assert "adlfs not installed; pip install 'resilient-io[azure,cli]'" in cannot(capsys, "--cloud", "azure")
+
+
 def test_ctrl_c_has_its_own_status(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*args: object, **kwargs: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("resilient_io.rehearse.command.rehearse", interrupted)
-    monkeypatch.setattr("resilient_io.rehearse.store.embedded_store", interrupted)
+    monkeypatch.setattr("resilient_io.rehearse.s3_store.embedded_store", interrupted)
     assert cli.main(["rehearse"]) == cli.INTERRUPTED
     assert capsys.readouterr().err == "interrupted\n"
 
@@ -135,4 +147,15 @@ def test_help_loads_no_sdk() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(json.loads(done.stdout.splitlines()[-1]))
     assert "--endpoint-url" in done.stdout
-    assert not loaded & {"botocore", "aiobotocore", "boto3", "s3fs", "fsspec", "moto", "rich", "aiohttp"}
+    assert not loaded & {
+        "botocore",
+        "aiobotocore",
+        "boto3",
+        "s3fs",
+        "fsspec",
+        "moto",
+        "rich",
+        "aiohttp",
+        "azure",
+        "adlfs",
+    }

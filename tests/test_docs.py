@@ -1,6 +1,7 @@
 """Every Python example in the README and the docs runs, each file in a process of its own.
 
-Where a file speaks of S3 it finds, at AWS_ENDPOINT_URL, the bucket `my-bucket` with every key that it names.
+Where a file speaks of S3 it finds, at AWS_ENDPOINT_URL, the bucket `my-bucket` with every key that it names; where it
+speaks of Azure, at AZURE_STORAGE_CONNECTION_STRING, the container `my-container` in the same way.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ PAGES = sorted(path for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.m
 RUNNER = Path(__file__).with_name("docs_blocks.py")
 PAGE_TIMEOUT_S = 180.0
 BUCKET = "my-bucket"
+CONTAINER = "my-container"
 SPEAKS_OF_S3 = re.compile(r"s3a?://|boto3|s3fs|[\"']s3[\"']|my-bucket")
 KEYS = (
-    re.compile(rf"{BUCKET}/([^\s\"'`)]+)"),  # URLs and paths
-    re.compile(r"Key=f?[\"']([^\"']+)[\"']"),  # keyword arguments of a client
-    re.compile(rf"[\"']{BUCKET}[\"'],\s*f?[\"']([^\"']+)[\"']"),  # download_file("my-bucket", "key", ...)
+    r"{place}/([^\s\"'`)]+)",  # URLs and paths
+    r"[\"']{place}[\"'],\s*f?[\"']([^\"']+)[\"']",  # download_file("my-bucket", "key", ...)
 )
+KEY_OF_S3 = r"Key=f?[\"']([^\"']+)[\"']"  # keyword arguments of a client
 PLACEHOLDER = re.compile(r"\{[^{}:]*(?::([^{}]*))?\}")
 NUMBERED = range(16)  # what a placeholder in an f-string stands for
 
@@ -52,9 +54,10 @@ def _runner() -> ModuleType:
 BLOCKS = _runner()
 
 
-def keys_in(code: str) -> set[str]:
-    """Return the keys that a page names; folders and patterns become objects inside them."""
-    named = {key for pattern in KEYS for key in pattern.findall(code)}
+def keys_in(code: str, place: str = BUCKET) -> set[str]:
+    """Return the keys that a page names in a bucket or container; folders and patterns become objects inside them."""
+    patterns = [pattern.replace("{place}", place) for pattern in KEYS] + [KEY_OF_S3] * (place == BUCKET)
+    named = {key for pattern in patterns for key in re.findall(pattern, code)}
     return {key for name in named for key in _objects(name)}
 
 
@@ -123,6 +126,16 @@ def _fill(url: str, code: str) -> None:
         urllib.request.urlopen(request, timeout=30).close()
 
 
+def _fill_container(connection_string: str, code: str) -> None:
+    from azure.storage.blob import ContainerClient
+
+    with ContainerClient.from_connection_string(connection_string, CONTAINER) as container:
+        if not container.exists():
+            container.create_container()
+        for key in sorted(keys_in(code, CONTAINER)):
+            container.upload_blob(key, content_of(key), overwrite=True)
+
+
 def code_of(page: Path) -> str:
     return "\n".join(block.code for block in BLOCKS.blocks_of(page.read_text("utf-8")))
 
@@ -137,6 +150,11 @@ def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, request: pytest.
         request.getfixturevalue("moto_store")
         _fill(request.getfixturevalue("moto_url"), code)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    if "AzuriteServer" in code or CONTAINER in code:
+        azurite = request.getfixturevalue("azurite")  # skips where it is not installed
+        environment["AZURITE_HOME"] = str(ROOT / "tests" / "azurite")
+        _fill_container(azurite.connection_string, code)
+        environment["AZURE_STORAGE_CONNECTION_STRING"] = azurite.connection_string
     done = subprocess.run(
         [sys.executable, "-W", "error::SyntaxWarning", str(RUNNER), str(page)],
         cwd=tmp_path,
@@ -166,9 +184,10 @@ def test_keys_are_read_off_the_code() -> None:
     code = (
         'fs.ls("s3://my-bucket/train")\nfsspec.open("s3://my-bucket/a/b.csv")\n'
         'client.get_object(Bucket="my-bucket", Key="c.json")\nclient.download_file("my-bucket", "d.txt", "d")\n'
-        'open(f"rs3://my-bucket/s/{i:02d}.npy")\nfs.glob("my-bucket/g/*.parquet")\n'
+        'open(f"rs3://my-bucket/s/{i:02d}.npy")\nfs.glob("my-bucket/g/*.parquet")\nopen("abfs://my-container/z.csv")\n'
     )
     keys = keys_in(code)
     assert {"train/shard-000000.tar", "a/b.csv", "c.json", "d.txt", "s/00.npy", "s/15.npy"} <= keys
     assert "g/000000.parquet" in keys
+    assert keys_in(code, CONTAINER) == {"z.csv"}
     assert json.loads(content_of("c.json")) == {"step": 1}

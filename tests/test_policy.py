@@ -100,7 +100,7 @@ def test_json_names_every_field() -> None:
         ("prefix_rule", "(a", "a regular expression with one group"),
         ("prefix_rule", "no rule", "package.module:name"),
         ("prefix_rule", "", "not ''"),
-        ("coordination", "cluster", "this version shares a limit within one machine only"),
+        ("redis_url", "http://host", "redis"),
         ("fleet_size", 0, "at least 1"),
         ("coordination", "galaxy", "'process'"),
         ("verify", "never", "one of 'auto', 'strict'"),
@@ -120,7 +120,6 @@ def test_value_out_of_range_is_refused_with_what_to_write(field: str, value: Any
     [
         ("hedge", True),
         ("bytes_per_s", 1e6),
-        ("redis_url", "redis://host"),
         ("min_throughput_bytes_per_s", 1.0),
         ("stall_window_s", 5.0),
         ("verify", "strict"),

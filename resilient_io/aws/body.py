@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 from botocore.exceptions import FlexibleChecksumError, IncompleteReadError
 
@@ -50,7 +50,8 @@ class Body:
         self._at_most_bytes = at_most_bytes
         self._etag = etag or request.get("IfMatch")
         self._answer: Mapping[str, Any] | None = None
-        self._begin, self._end = 0, cast("int | None", None)
+        self._begin = 0
+        self._end: int | None = None
         self._got_bytes = 0
         self.might_be_over = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Any
 
@@ -10,20 +11,19 @@ from s3fs.core import S3File
 from s3fs.utils import FileExpired
 
 from resilient_io.aws import reading
+from resilient_io.drive.first import First
+from resilient_io.drive.forked import CarefulFile
 from resilient_io.drive.guard import guard_file
-from resilient_io.errors import NotForkSafe
 
 
-class ResilientS3File(S3File):  # type: ignore[misc]  # s3fs is untyped
+class ResilientS3File(CarefulFile, S3File):  # type: ignore[misc]  # s3fs is untyped
     """s3fs's file; `first` are the bytes that opening it brought, which save the HEAD.
 
     A file open for reading that a fork hands to a child goes on there at its position. One open for
     writing does not: parent and child would each upload a part of it.
     """
 
-    def __init__(
-        self, s3: Any, path: str, mode: str = "rb", *, first: reading.First | None = None, **options: Any
-    ) -> None:
+    def __init__(self, s3: Any, path: str, mode: str = "rb", *, first: First | None = None, **options: Any) -> None:
         self._pid: int = os.getpid()
         self.closed: bool
         self.req_kw: dict[str, Any]
@@ -53,58 +53,10 @@ class ResilientS3File(S3File):  # type: ignore[misc]  # s3fs is untyped
         except reading.Changed as error:
             raise FileExpired(filename=self.details["name"], e_tag=self.details.get("ETag")) from error
 
-    # -- fork --------------------------------------------------------------------------------------
-
-    def _is_inherited(self) -> bool:
-        return self._pid != os.getpid()
-
-    def read(self, length: int = -1) -> bytes:
-        """Return up to `length` bytes from the position on; all that follow if it is negative."""
-        self._renew_cache()
-        data: bytes = super().read(length)
-        return data
-
-    def _renew_cache(self) -> None:
-        """Give the cache of an inherited file its own lock and thread; the parent's may be held, or do not run here."""
-        if not self._is_inherited() or self.mode != "rb":
-            return
-        self._pid = os.getpid()
-        if hasattr(self.cache, "_thread_executor"):
-            self.cache.__setstate__(self.cache.__getstate__())
-
-    def _refuse_if_inherited(self) -> None:
-        if self._is_inherited() and self.mode != "rb":
-            raise NotForkSafe(
-                f"{self.path} was opened for writing before the process forked; close it before the fork, "
-                "or open it in the worker"
-            )
-
-    def write(self, data: Any) -> int:
-        """Write bytes; raises NotForkSafe in a forked child that inherited the file."""
-        self._refuse_if_inherited()
-        written: int = super().write(data)
-        return written
-
-    def flush(self, force: bool = False) -> None:
-        """Send what fills a block; raises NotForkSafe in a forked child that inherited the file."""
-        self._refuse_if_inherited()
-        super().flush(force)
-
-    def close(self) -> None:
-        """Finish the file; raises NotForkSafe in a forked child that inherited one open for writing."""
-        if self._is_inherited() and not self.closed:
-            self._renew_cache()
-            if self.mode != "rb":
-                # Once is enough: the collector closes too.
-                self.closed = True
-                self._refuse_if_inherited()
-        super().close()
-
-    def __del__(self) -> None:
-        # The parent's upload is not the child's to finish, nor to complain about.
-        if getattr(self, "_pid", None) != os.getpid() and getattr(self, "mode", "rb") != "rb":
-            self.closed = True
-        super().__del__()
+    def _give_up_writing(self) -> None:
+        """Abort the multipart upload: its parts would cost money for ever."""
+        with contextlib.suppress(Exception):
+            self.discard()
 
 
 def _reading(file: ResilientS3File) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -15,21 +14,19 @@ from s3fs import S3FileSystem
 from s3fs.errors import translate_boto_error
 
 from resilient_io import policy as policies
-from resilient_io.aws import privates, reading
+from resilient_io.aws import reading
 from resilient_io.aws.file import ResilientS3File
 from resilient_io.aws.hooks import harden, hardening_of
+from resilient_io.drive.first import FIRST_READ_BYTES, First
+from resilient_io.drive.forked import StartsAnew, leave_behind
 from resilient_io.drive.guard import guard_filesystem, guarded
 from resilient_io.errors import GiveUp, ObjectChanged
 
 # Read at import, before `aws.sessions` may turn it down.
 _STOCK_ROUNDS: int = S3FileSystem.retries
 
-# A file opened to be read begins with a GET of this many bytes instead of a HEAD: a small object
-# is then whole, and a large one has cost no request more.
-FIRST_READ_BYTES = 256 * 2**10
 
-
-class ResilientS3FileSystem(S3FileSystem):  # type: ignore[misc]  # s3fs is untyped
+class ResilientS3FileSystem(StartsAnew, S3FileSystem):  # type: ignore[misc]  # s3fs is untyped
     """s3fs's filesystem: same URLs, options, classes and errors; throttling is survived and shared.
 
     `resilience` holds policy fields, a preset's name, JSON, or False (stock behaviour). It is JSON
@@ -41,8 +38,6 @@ class ResilientS3FileSystem(S3FileSystem):  # type: ignore[misc]  # s3fs is unty
     """
 
     protocol = ("s3", "s3a", "rs3")
-    _pid: int
-    _loop: Any
     _s3: Any
     session: Any
 
@@ -67,8 +62,7 @@ class ResilientS3FileSystem(S3FileSystem):  # type: ignore[misc]  # s3fs is unty
 
     async def set_session(self, refresh: bool = False, kwargs: Any = None) -> Any:
         """Return the client, made if need be, with the hooks in it."""
-        if self._pid != os.getpid():
-            self._start_anew()
+        self.start_anew()
         client = await super().set_session(refresh=refresh, kwargs=kwargs or {})
         return self._hardened(client)
 
@@ -79,38 +73,31 @@ class ResilientS3FileSystem(S3FileSystem):  # type: ignore[misc]  # s3fs is unty
         """Return the client for this bucket's region, with the hooks in it."""
         return self._hardened(await super().get_s3(bucket))
 
+    async def client_for(self, bucket: str) -> Any:
+        """Return the client for this bucket, with the hooks in it, made if need be."""
+        client = await self.set_session()
+        return await self.get_s3(bucket) if self.cache_regions else client
+
     def _hardened(self, client: Any) -> Any:
         return client if hardening_of(client) is not None else harden(client, self._overlay)
 
     # -- fork --------------------------------------------------------------------------------------
 
-    @property
-    def loop(self) -> Any:
-        """The event loop of this process; an instance inherited over fork gets a new one here."""
-        if self._pid != os.getpid():
-            self._start_anew()
-        return self._loop
-
-    def _start_anew(self) -> None:
-        """Forget the parent's loop and connections; a thread of the parent may hold any of their locks."""
-        with _fork_lock:
-            if self._pid == os.getpid():
-                return
-            privates.leave_behind(self._s3, getattr(self, "_s3creator", None), self.session, self._loop)
-            self._s3 = self._s3creator = None
-            # Older s3fs does not note whose the session is; one that was given is in the arguments.
-            if getattr(self, "_session_is_owned", self.storage_options.get("session") is None):
-                self.session = None
-            self._set_session_lock = asyncio.Lock()
-            self._loop = None if self.asynchronous else get_loop()
-            self._pid = os.getpid()
+    def _forget_parent(self) -> None:
+        leave_behind(self._s3, getattr(self, "_s3creator", None), self.session, self._loop)
+        self._s3 = self._s3creator = None
+        # Older s3fs does not note whose the session is; one that was given is in the arguments.
+        if getattr(self, "_session_is_owned", self.storage_options.get("session") is None):
+            self.session = None
+        self._set_session_lock = asyncio.Lock()
+        self._loop = None if self.asynchronous else get_loop()
 
     @staticmethod
     def close_session(loop: Any, s3: Any) -> None:
         """Close the client's connections; those that a fork brought along are the parent's, and stay as they are."""
         made = hardening_of(getattr(s3, "_client", None))
         if made is not None and made.pid != os.getpid():
-            privates.leave_behind(loop, s3)
+            leave_behind(loop, s3)
             return
         S3FileSystem.close_session(loop, s3)
 
@@ -226,7 +213,7 @@ class ResilientS3FileSystem(S3FileSystem):  # type: ignore[misc]  # s3fs is unty
         return self._ls_from_cache(self._strip_protocol(stringify_path(path)))
 
     @guarded("open")
-    async def _first(self, path: str, length_bytes: int, requester_pays: bool) -> reading.First | None:
+    async def _first(self, path: str, length_bytes: int, requester_pays: bool) -> First | None:
         bucket, key, version = self.split_path(path)
         if not key or version:
             return None
@@ -252,14 +239,5 @@ def _changed(path: str) -> ObjectChanged:
     record = GiveUp(operation="GetObject", path=path)
     return ObjectChanged(f"GetObject {path}: the object was replaced while it was being read", record=record)
 
-
-_fork_lock = threading.Lock()
-if hasattr(os, "register_at_fork"):
-
-    def _new_fork_lock() -> None:
-        global _fork_lock
-        _fork_lock = threading.Lock()
-
-    os.register_at_fork(after_in_child=_new_fork_lock)
 
 guard_filesystem(ResilientS3FileSystem, sync_wrapper)

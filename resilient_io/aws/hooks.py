@@ -16,18 +16,16 @@ import functools
 import os
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from resilient_io import policy as policies
 from resilient_io.aws import faults, keys, privates, transfer
 from resilient_io.aws.errors import annotated, unless_an_echo, waited_too_long
-from resilient_io.classify.operations import is_idempotent, repeat_is_told
 from resilient_io.drive.call import Call
 from resilient_io.drive.gate import WaitedTooLong
-from resilient_io.drive.operation import Operation, Surface, current, entered
+from resilient_io.drive.operation import Operation, Surface, current
 from resilient_io.drive.runtime import runtime
 from resilient_io.errors import GaveUp, NotForkSafe
 
@@ -36,17 +34,7 @@ _MARK = "_resilient_io_hardening"
 _CLEANING_UP = frozenset({"AbortMultipartUpload"})
 
 
-class _S3Call(Call):
-    """A request to S3, with the name that says whether it is conditional."""
-
-    __slots__ = ("judged_as",)
-
-    def __init__(self, *args: Any, judged_as: str, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.judged_as = judged_as
-
-
-_call: ContextVar[_S3Call | None] = ContextVar("resilient_io_aws_call", default=None)
+_call: ContextVar[Call | None] = ContextVar("resilient_io_aws_call", default=None)
 
 
 @dataclass(slots=True, eq=False)
@@ -157,38 +145,33 @@ def _put(done: Hardening, owner: Any, name: str, replacement: Callable[..., Any]
     done.undo.append(lambda: owner.__dict__.pop(name, None))
 
 
-def _begin(done: Hardening, name: str, params: Mapping[str, Any], operation: Operation) -> _S3Call | None:
+def _begin(done: Hardening, name: str, params: Mapping[str, Any]) -> Call | None:
     """Return the call to make, or None if the library is switched off."""
+    outer = _call.get()
+    operation = current() or (outer.operation if outer is not None else _operation(done, name))
     policy = operation.policy(done.overlay)
     if not policy.enabled:
         return None
     if operation.surface is Surface.FILESYSTEM and operation.ledger and name not in _CLEANING_UP:
         # s3fs asks in another way when a request fails; after a give-up that would be a second round.
         raise operation.ledger[-1]
-    judged_as = keys.judged_as(name, params)
-    return _S3Call(
+    return Call(
         runtime(),
         operation,
         name=name,
-        place=keys.place_of(params),
+        judged_as=keys.judged_as(name, params),
+        place=functools.partial(keys.place_of, params),
         path=keys.scope_of(name, params, done.client.meta.endpoint_url, policy),
         policy=policy,
-        idempotent=is_idempotent(judged_as),
-        told=repeat_is_told(judged_as),
-        nested=_call.get() is not None,
-        judged_as=judged_as,
+        nested=outer is not None,
     )
 
 
-def _entered(done: Hardening, name: str, params: Mapping[str, Any]) -> AbstractContextManager[Operation]:
-    """Return the block in which a request works for the operation above it, or else for one of its own."""
-    outer = current()
-    if outer is not None:
-        return nullcontext(outer)
-    return entered(Operation(name=name, path=keys.place_of(params), surface=Surface.CLIENT, overlay=done.overlay))
+def _operation(done: Hardening, name: str) -> Operation:
+    return Operation(name=name, surface=Surface.CLIENT, overlay=done.overlay)
 
 
-def _note(call: _S3Call, answer: Any, error: BaseException | None, streaming: bool) -> None:
+def _note(call: Call, answer: Any, error: BaseException | None, streaming: bool) -> None:
     """Tell the call what its attempt came to."""
     if error is not None:
         call.failed(faults.verdict_of_error(error, call.judged_as))
@@ -203,16 +186,22 @@ def _note(call: _S3Call, answer: Any, error: BaseException | None, streaming: bo
         call.failed(verdict)
 
 
-def _late_fault(call: _S3Call, response: Any) -> None:
-    """Older botocore finds the error inside a 200 only while it decides on the retry: look again."""
-    if call.verdict is None and response is not None and "Error" in response[1]:
+def _delay_after(call: Call, response: Any) -> float | None:
+    """Return the delay in seconds before the next attempt, or None if there is none.
+
+    Older botocore finds the error inside a 200 only while it decides on the retry: look again.
+    """
+    if call.verdict is None:
+        if response is None or "Error" not in response[1]:
+            return None
         http, parsed = response
         verdict = faults.verdict_of_answer(parsed, http.status_code, call.judged_as, lost_answer=call.lost_answer)
         if verdict is not None:
             call.failed(verdict)
+    return call.decide()
 
 
-def _checked(call: _S3Call | None, answer: Any) -> Any:
+def _checked(call: Call | None, answer: Any) -> Any:
     """Return the answer; raise the error inside it where it was given up on, or would get lost above."""
     if call is None:
         return answer
@@ -248,23 +237,23 @@ def _hook_sync(done: Hardening) -> None:
     get_response = endpoint._get_response
 
     def call_once(operation_name: str, api_params: Mapping[str, Any]) -> Any:
-        _renew_after_fork(done)
-        with _entered(done, operation_name, api_params) as operation:
-            call = _begin(done, operation_name, api_params, operation)
-            token = _call.set(call)
-            try:
-                return _checked(call, make_api_call(operation_name, api_params))
-            except Exception as error:
-                if call is None:
-                    raise
-                seen = _outcome(call, error)
-                if seen is error:
-                    raise
-                raise seen from error
-            finally:
-                _call.reset(token)
-                if call is not None:
-                    call.close()
+        if done.pid != os.getpid():
+            _renew_after_fork(done)
+        call = _begin(done, operation_name, api_params)
+        token = _call.set(call)
+        try:
+            return _checked(call, make_api_call(operation_name, api_params))
+        except Exception as error:
+            if call is None:
+                raise
+            seen = _outcome(call, error)
+            if seen is error:
+                raise
+            raise seen from error
+        finally:
+            _call.reset(token)
+            if call is not None:
+                call.close()
 
     def admitted_request(params: Any, operation_model: Any = None) -> Any:
         call = _call.get()
@@ -288,8 +277,7 @@ def _hook_sync(done: Hardening) -> None:
         call = _call.get()
         if call is None:
             return done.stock_retry(response=response, **rest) if done.stock_retry is not None else None
-        _late_fault(call, response)
-        delay_s = call.decide()
+        delay_s = _delay_after(call, response)
         if delay_s is None:
             return None
         runtime().clock.sleep(delay_s)
@@ -302,9 +290,8 @@ def _hook_sync(done: Hardening) -> None:
 
 
 def _renew_after_fork(done: Hardening) -> None:
-    if done.pid != os.getpid():
-        privates.forget_connections(done.client)
-        done.pid = os.getpid()
+    privates.forget_connections(done.client)
+    done.pid = os.getpid()
 
 
 def _register_decision(done: Hardening, decide: Callable[..., Any]) -> None:
@@ -322,23 +309,23 @@ def _hook_async(done: Hardening) -> None:
     get_response = endpoint._get_response
 
     async def call_once(operation_name: str, api_params: Mapping[str, Any]) -> Any:
-        _refuse_after_fork(done)
-        with _entered(done, operation_name, api_params) as operation:
-            call = _begin(done, operation_name, api_params, operation)
-            token = _call.set(call)
-            try:
-                return _checked(call, await make_api_call(operation_name, api_params))
-            except Exception as error:
-                if call is None:
-                    raise
-                seen = _outcome(call, error)
-                if seen is error:
-                    raise
-                raise seen from error
-            finally:
-                _call.reset(token)
-                if call is not None:
-                    call.close()
+        if done.pid != os.getpid():
+            _refuse_after_fork()
+        call = _begin(done, operation_name, api_params)
+        token = _call.set(call)
+        try:
+            return _checked(call, await make_api_call(operation_name, api_params))
+        except Exception as error:
+            if call is None:
+                raise
+            seen = _outcome(call, error)
+            if seen is error:
+                raise
+            raise seen from error
+        finally:
+            _call.reset(token)
+            if call is not None:
+                call.close()
 
     async def admitted_request(params: Any, operation_model: Any = None) -> Any:
         call = _call.get()
@@ -361,8 +348,7 @@ def _hook_async(done: Hardening) -> None:
         call = _call.get()
         if call is None:
             return await _stock_decision(done, response, rest)
-        _late_fault(call, response)
-        delay_s = call.decide()
+        delay_s = _delay_after(call, response)
         if delay_s is None:
             return None
         await runtime().clock.sleep_async(delay_s)
@@ -384,9 +370,8 @@ async def _stock_decision(done: Hardening, response: Any, rest: Mapping[str, Any
     return await decision if hasattr(decision, "__await__") else decision
 
 
-def _refuse_after_fork(done: Hardening) -> None:
-    if done.pid != os.getpid():
-        raise NotForkSafe(
-            "this aiobotocore client was made before the process forked, and its event loop does not run here; "
-            "make the client (or the filesystem) in the worker, or start workers with the spawn method"
-        )
+def _refuse_after_fork() -> NoReturn:
+    raise NotForkSafe(
+        "this aiobotocore client was made before the process forked, and its event loop does not run here; "
+        "make the client (or the filesystem) in the worker, or start workers with the spawn method"
+    )

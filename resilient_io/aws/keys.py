@@ -7,17 +7,19 @@ caller named its ARN.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from resilient_io.classify.operations import op_class
+from resilient_io.classify.operations import class_name
 from resilient_io.control.scopes import ScopePath, prefix_of, scope_path
 from resilient_io.policy import Policy
+
+_TELLING: Final = frozenset({"IfNoneMatch", "IfMatch", "WriteOffsetBytes"})
 
 
 def scope_of(operation: str, params: Mapping[str, Any], endpoint: str, policy: Policy) -> ScopePath:
     """Return the scope under which a request of this operation is counted."""
     bucket = params.get("Bucket")
-    kind = op_class(operation).value
+    kind = class_name(operation)
     if not isinstance(bucket, str) or not bucket:
         return scope_path(endpoint=endpoint, op_class=kind)
     prefix = prefix_of(_key_of(params), depth=policy.prefix_depth, rule=policy.prefix_rule)
@@ -32,6 +34,8 @@ def place_of(params: Mapping[str, Any]) -> str:
 
 def judged_as(operation: str, params: Mapping[str, Any]) -> str:
     """Return the name under which faults of this request are judged: a conditional write says so in it."""
+    if _TELLING.isdisjoint(params):
+        return operation
     for condition in ("IfNoneMatch", "IfMatch"):
         if params.get(condition) is not None:
             return f"{operation}-{condition}"

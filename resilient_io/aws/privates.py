@@ -12,12 +12,11 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from resilient_io.drive.forked import leave_behind
+
 STOCK_RETRY_ID = "retry-config-s3"
 STOCK_RETRY_EVENT = "needs-retry.s3"
 _ENDPOINT_METHODS = ("create_request", "_get_response", "_send_request")
-# What a forked child inherited and must neither use nor free: freeing it would wait for locks that no thread here will
-# release, and would take the parent's sockets out of an epoll that parent and child share.
-_left_behind: list[Any] = []
 
 
 class UnsupportedSDK(RuntimeError):
@@ -127,11 +126,6 @@ def _set_pool(client: Any, connections: int) -> None:
     for inner in (getattr(session, "_sessions", None) or {}).values():
         if hasattr(inner.connector, "_limit"):
             inner.connector._limit = connections
-
-
-def leave_behind(*things: Any) -> None:
-    """Keep what a fork brought along, so that it is never freed here."""
-    _left_behind.append(things)
 
 
 def forget_connections(client: Any) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import IO, Any
 
 from botocore.exceptions import ClientError
@@ -14,19 +14,12 @@ from s3fs.errors import translate_boto_error
 
 from resilient_io.aws import faults
 from resilient_io.aws.body import Body, Changed, Request, Sink, extent_of
+from resilient_io.drive.first import First, all_or_none
 from resilient_io.drive.operation import BodyHold, body_held
 from resilient_io.drive.runtime import runtime
 from resilient_io.errors import GaveUp
 
-__all__ = ["Changed", "First", "read_first", "read_object", "read_range", "read_to_file"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class First:
-    """What opening a file brought: its first bytes, and what a HEAD would have told."""
-
-    data: bytes
-    details: dict[str, Any]
+__all__ = ["Changed", "read_first", "read_object", "read_range", "read_to_file"]
 
 
 async def read_range(fs: Any, request: Request, *, etag: str | None = None) -> bytes:
@@ -43,17 +36,14 @@ async def read_object(fs: Any, request: Request, *, block_bytes: int, side_by_si
     """
     pieces: list[bytes] = []
     answer = await _read(fs, request, pieces, at_most_bytes=block_bytes if side_by_side > 1 else None)
-    data, length_bytes = b"".join(pieces), answer.get("ContentLength")
-    if length_bytes is None or len(data) >= length_bytes:
-        return data
-    whole = bytearray(length_bytes)
-    whole[: len(data)] = data
-
-    def put(start: int, part: bytes) -> None:
-        whole[start : start + len(part)] = part
-
-    await _read_rest(fs, request, answer, range(len(data), length_bytes, block_bytes), side_by_side, put)
-    return bytes(whole)
+    got_bytes, length_bytes = sum(map(len, pieces)), answer.get("ContentLength")
+    if length_bytes is None or got_bytes >= length_bytes:
+        return b"".join(pieces)
+    starts = range(got_bytes, length_bytes, block_bytes)
+    parts: dict[int, list[bytes]] = {}
+    await _read_rest(fs, request, answer, starts, side_by_side, parts.__setitem__)
+    # Joined once: each copy of a large object costs as much as its way through the kernel.
+    return b"".join(itertools.chain(pieces, *map(parts.__getitem__, starts)))
 
 
 async def read_to_file(
@@ -68,7 +58,7 @@ async def read_to_file(
         length_bytes = answer.get("ContentLength") or 0
         if sink.written_bytes < length_bytes:
             starts = range(sink.written_bytes, length_bytes, block_bytes)
-            await _read_rest(fs, request, answer, starts, side_by_side, sink.put)
+            await _read_rest(fs, request, answer, starts, side_by_side, sink.put_all)
     except BaseException:
         sink.discard()
         raise
@@ -99,6 +89,11 @@ class _FileSink:
         self.written_bytes += len(piece)
         self._callback.relative_update(len(piece))
 
+    def put_all(self, start: int, pieces: list[bytes]) -> None:
+        for piece in pieces:
+            self.put(start, piece)
+            start += len(piece)
+
     def clear(self) -> None:
         if self._file is not None:
             self._file.seek(0)
@@ -124,7 +119,7 @@ async def _read_rest(
     answer: Mapping[str, Any],
     starts: range,
     side_by_side: int,
-    put: Callable[[int, bytes], None],
+    put: Callable[[int, list[bytes]], None],
 ) -> None:
     """Fetch what a first block left over, in ranges of one version, `side_by_side` at a time."""
     slots = asyncio.Semaphore(side_by_side)
@@ -132,25 +127,15 @@ async def _read_rest(
 
     async def fill(start: int) -> None:
         end = min(start + starts.step, starts.stop)
+        pieces: list[bytes] = []
         async with slots:
-            part = await read_range(fs, {**request, **same_version, "Range": f"bytes={start}-{end - 1}"})
-        if len(part) != end - start:
-            raise OSError(f"asked for {end - start} bytes at {start} and got {len(part)}")
-        put(start, part)
+            await _read(fs, {**request, **same_version, "Range": f"bytes={start}-{end - 1}"}, pieces)
+        got_bytes = sum(map(len, pieces))
+        if got_bytes != end - start:
+            raise OSError(f"asked for {end - start} bytes at {start} and got {got_bytes}")
+        put(start, pieces)
 
-    await _all(fill(start) for start in starts)
-
-
-async def _all(work: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Await all; where one fails, the others are ended before its error goes on."""
-    tasks = [asyncio.ensure_future(each) for each in work]
-    try:
-        await asyncio.gather(*tasks)
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
+    await all_or_none(fill(start) for start in starts)
 
 
 async def read_first(fs: Any, request: Request, length_bytes: int) -> First:
@@ -226,9 +211,7 @@ async def _read(
 
 async def _answer(fs: Any, request: Request, *, raw_errors: bool) -> Mapping[str, Any]:
     """Send one GET as s3fs's `_call_s3` does, without the layers that only its own retries need."""
-    await fs.set_session()
-    client = await fs.get_s3(request["Bucket"])
-    get = client.get_object
+    get = (await fs.client_for(request["Bucket"])).get_object
     try:
         found: Mapping[str, Any] = await get(**fs._get_s3_method_kwargs(get, request))
         return found

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore import context as botocore_context
 from botocore.exceptions import BotoCoreError
 
-from resilient_io.aws import faults, keys, privates
+from resilient_io.aws import faults, privates
 from resilient_io.aws.errors import annotated
 from resilient_io.drive.operation import BodyHold, Operation, Surface, body_held, entered
 from resilient_io.drive.runtime import runtime
@@ -111,8 +111,7 @@ def _carried(done: Hardening, name: str, stock: Callable[..., Any]) -> Callable[
     @functools.wraps(stock)
     def carried(*args: Any, **options: Any) -> Any:
         call = signature.bind(done.client, *args, **options)
-        place = keys.place_of(call.arguments)
-        own = Operation(name=name, path=place, surface=Surface.CLIENT, overlay=done.overlay)
+        own = Operation(name=name, surface=Surface.CLIENT, overlay=done.overlay)
         with entered(own) as operation:
             if not operation.policy(done.overlay).enabled:
                 return stock(done.client, *args, **options)
@@ -158,9 +157,10 @@ def _unless_lost(create_request: Callable[..., Any]) -> Callable[..., Any]:
 
     def create(params: Any, operation_model: Any = None) -> Any:
         transfer = _transfer.get()
-        name = getattr(operation_model, "name", None)
-        if transfer is not None and name is not None and name not in _CLEAN_UP and transfer.is_lost():
-            raise TransferLost(operation_name=name)
+        if transfer is not None and transfer.is_lost():
+            name = getattr(operation_model, "name", None)
+            if name is not None and name not in _CLEAN_UP:
+                raise TransferLost(operation_name=name)
         return create_request(params, operation_model)
 
     return create

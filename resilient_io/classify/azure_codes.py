@@ -6,7 +6,15 @@ REST reference; StorageErrorCode in azure-storage-blob 12.31 (_shared/models.py)
 
 from __future__ import annotations
 
+import re
+
 from .meanings import CodeMeaning
+
+# Codes and words that name the limit of the whole account. ServerBusy comes with and without such words ("Common REST
+# API error codes": 503 "Ingress is over the account limit.", "Egress ...", "Operations per second ..."), and only as
+# the first line: the SDK puts its own lines behind.
+ACCOUNT_CODES = frozenset({"IngressLimitExceeded", "EgressLimitExceeded", "AccountLimitExceeded"})
+ACCOUNT_WORDS = re.compile(r"(?:Ingress|Egress|Operations per second) is over the account limit\.?(?:\s*\n|\s*\Z)")
 
 AZURE_CODES: dict[str, CodeMeaning] = {
     # --- the service refused for load: nothing was applied

@@ -71,7 +71,8 @@ class Verdict:
     """What a fault means for the caller and for the load.
 
     `retryable` is False for what this library gave up on, so that a retry loop above sees it.
-    `retry_after_s` is what the service asked for, unclamped. `rule` names the row that decided.
+    `retry_after_s` is what the service asked for, unclamped. `rule` names the row that decided. `level` is "account"
+    where the service says that it is the limit of the whole account that was passed, None where it does not say whose.
     """
 
     kind: FaultKind
@@ -81,3 +82,4 @@ class Verdict:
     retry_after_s: float | None = None
     rule: str = "unknown"
     request_id: str | None = None
+    level: str | None = None

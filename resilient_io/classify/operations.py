@@ -79,7 +79,7 @@ _LIST_VERBS = ("list", "walk", "find", "glob")
 _CONDITIONAL = frozenset(("ifnonematch", "ifmatch", "create", "append", "exclusive"))
 # The store refuses the repeat of these with a code of its own, and so tells that the first try was applied.
 _TOLD = frozenset(("ifnonematch", "ifmatch", "create", "exclusive"))
-_TOLD_NAMES = frozenset(("completemultipartupload",))
+_TOLD_NAMES = frozenset(("completemultipartupload", "createcontainer"))
 
 
 def _plain(name: str) -> str:
@@ -123,9 +123,17 @@ def _traits(operation: str | None) -> _Traits:
     return known
 
 
+# Each request asks for these two; the cache's own hit is the whole call.
+@lru_cache(maxsize=1024)
 def op_class(operation: str | None) -> OpClass:
     """Return the class of an operation; an unnamed one (None) counts as a read, an unknown name as a write."""
     return _traits(operation).op_class
+
+
+@lru_cache(maxsize=1024)
+def class_name(operation: str | None) -> str:
+    """Return the name of an operation's class as a plain string, for keys."""
+    return _traits(operation).op_class.value
 
 
 def is_write(operation: str | None) -> bool:
@@ -146,8 +154,8 @@ def is_idempotent(operation: str | None) -> bool:
 def repeat_is_told(operation: str | None) -> bool:
     """Return whether a repeat does no harm because the store refuses it if the first try was applied.
 
-    CompleteMultipartUpload (NoSuchUpload, or the same answer again) and writes with If-None-Match or
-    If-Match (412). Such a refusal after a lost answer may be the echo of our own success: see the
+    CompleteMultipartUpload (NoSuchUpload, or the same answer again), CreateContainer (409) and writes with
+    If-None-Match or If-Match (412). Such a refusal after a lost answer may be the echo of our own success: see the
     `after_lost_answer` of `judge`.
     """
     if operation is None or op_class(operation) is not OpClass.WRITE:

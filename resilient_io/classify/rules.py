@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .azure_codes import ACCOUNT_CODES, ACCOUNT_WORDS
 from .codes import CodeMeaning, StatusMeaning, code_meaning, status_meaning
 from .fault import Applied, Fault, FaultKind, Load, Verdict
 from .operations import is_idempotent, repeat_is_told
@@ -203,7 +204,14 @@ def judge(fault: Fault, *, after_lost_answer: bool = False, minds_echoes: bool =
         retry_after_s=fault.retry_after_s,
         rule=rule.name,
         request_id=fault.request_id,
+        level="account" if rule.load is Load.REFUSED and _is_account_wide(fault) else None,
     )
+
+
+def _is_account_wide(fault: Fault) -> bool:
+    if fault.provider != "azure":
+        return False
+    return fault.code in ACCOUNT_CODES or ACCOUNT_WORDS.match(fault.message) is not None
 
 
 def _may_repeat(operation: str | None, minds_echoes: bool) -> bool:

@@ -83,7 +83,7 @@ def fault_of(error: BaseException, *, operation: str | None = None) -> Fault:
     for link in links(error):
         names = names_of(link)
         types += names
-        gave_up = gave_up or _is_own(names) or attribute(link, "resilient_io_gave_up") is True
+        gave_up = gave_up or _is_own(names) or _is_marked(link)
         if not answer.speaks:
             answer = _merge(answer, _answer_of(link, names))
             number = number if number is not None else _errno_of(link, names)
@@ -113,6 +113,12 @@ def carried_verdict(error: BaseException) -> Verdict | None:
 def _is_own(names: tuple[str, ...]) -> bool:
     """Whether this library raised it: each error of ours is a give-up, also where only its name is left."""
     return _OWN_BASE in names or (bool(names) and names[0].startswith(_OWN_MODULE))
+
+
+def _is_marked(link: BaseException) -> bool:
+    """Whether it was marked as given up; azure-storage-blob makes its errors anew from the answer, which is marked."""
+    marked = (link, attribute(link, "response"))
+    return any(attribute(thing, "resilient_io_gave_up") is True for thing in marked)
 
 
 def _fault(answer: _Answer, types: tuple[str, ...], number: int | None, gave_up: bool, operation: str | None) -> Fault:
@@ -198,6 +204,7 @@ def _response_answer(link: BaseException, response: object, names: tuple[str, ..
         provider="credential" if credential else "azure",
         status=status,
         code=code or _header(headers, "x-ms-error-code"),
+        message=_text(attribute(link, "message")) or "",
         headers=headers,
         request_id=_header(headers, "x-ms-request-id"),
     )

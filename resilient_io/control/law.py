@@ -61,6 +61,7 @@ from resilient_io.control.law_record import (
 from resilient_io.control.law_tolerance import is_pardoned, judge_use, observe
 
 __all__ = [
+    "BEGAN_AT",
     "COUNT",
     "CREDIT",
     "ENTERED_AT",

@@ -1,4 +1,4 @@
-"""Where load is counted: store, account, bucket and prefix, apart for each class of operation."""
+"""Where load is counted: store, account, bucket, prefix and hot blob, apart for each class of operation."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ _DEFAULT_PORT = {"http": ":80", "https": ":443"}
 # Enough for every prefix of a large dataset at depth 2; an entry is about 1 KB.
 _CACHED_PATHS = 8192
 _SEPARATOR = "|"
+# Begins a blob's part of a key: a prefix may hold the separator, but no name holds this.
+_BLOB = "\0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +22,8 @@ class ScopePath:
 
     `endpoint` is normalised (see `normal_endpoint`). `account` is "" for S3. `bucket` is an Azure
     container too; "" for what concerns the whole store. `prefix` is what `prefix_of` gave. `op_class`
-    is "read", "write", "list" or "delete". Equal paths hash alike; use `scope_path` to get the
+    is "read", "write", "list" or "delete". `blob` is set for one that was found to be hot, "" else: a level for each
+    object would be one for each request. Equal paths hash alike; use `scope_path` to get the
     cached object instead of a new one.
     """
 
@@ -28,6 +31,7 @@ class ScopePath:
     account: str = ""
     bucket: str = ""
     prefix: str = ""
+    blob: str = ""
     op_class: str
     _levels: tuple[str, ...] = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
@@ -41,8 +45,8 @@ class ScopePath:
         return self._hash
 
     # The hash of a string differs from process to process, so a pickle must not carry it.
-    def __reduce__(self) -> tuple[Callable[..., ScopePath], tuple[str, str, str, str, str]]:
-        return _cached_path, (self.endpoint, self.account, self.bucket, self.prefix, self.op_class)
+    def __reduce__(self) -> tuple[Callable[..., ScopePath], tuple[str, str, str, str, str, str]]:
+        return _cached_path, (self.endpoint, self.account, self.bucket, self.prefix, self.op_class, self.blob)
 
     def __str__(self) -> str:
         return label(self.leaf)
@@ -56,10 +60,14 @@ class ScopePath:
         """Return the keys of all levels, broad to narrow; the last one is the leaf.
 
         A key is `endpoint|class`, `endpoint|account|class` (where there is an account),
-        `endpoint|account|bucket|class` or `endpoint|account|bucket|prefix|class`. The bucket and
-        the prefix "" in it (the objects at its root) are two levels.
+        `endpoint|account|bucket|class` or `endpoint|account|bucket|prefix|class`, with the blob before the class for a
+        hot one. The bucket and the prefix "" in it (the objects at its root) are two levels.
         """
         return self._levels
+
+    def of_blob(self, name: str) -> ScopePath:
+        """Return the path of one blob of this prefix; "" is the prefix itself."""
+        return _cached_path(self.endpoint, self.account, self.bucket, self.prefix, self.op_class, name)
 
     def index_of(self, whose: str | None) -> int:
         """Return which of `levels` is the "account"'s; the leaf for None. A store without accounts is its own."""
@@ -74,12 +82,12 @@ class ScopePath:
 
 def scope_path(*, endpoint: str, op_class: str, bucket: str = "", prefix: str = "", account: str = "") -> ScopePath:
     """Return the scope path of these parts; the same object each time while it is cached."""
-    return _cached_path(endpoint, account, bucket, prefix, op_class)
+    return _cached_path(endpoint, account, bucket, prefix, op_class, "")
 
 
 @lru_cache(maxsize=_CACHED_PATHS)
-def _cached_path(endpoint: str, account: str, bucket: str, prefix: str, op_class: str) -> ScopePath:
-    return ScopePath(endpoint=endpoint, account=account, bucket=bucket, prefix=prefix, op_class=op_class)
+def _cached_path(endpoint: str, account: str, bucket: str, prefix: str, op_class: str, blob: str) -> ScopePath:
+    return ScopePath(endpoint=endpoint, account=account, bucket=bucket, prefix=prefix, op_class=op_class, blob=blob)
 
 
 def _levels_of(path: ScopePath) -> tuple[str, ...]:
@@ -92,6 +100,8 @@ def _levels_of(path: ScopePath) -> tuple[str, ...]:
     if bucket:
         parts.append((host, account, bucket))
         parts.append((host, account, bucket, path.prefix))
+        if path.blob:
+            parts.append((host, account, bucket, path.prefix, _BLOB + path.blob))
     return tuple(_SEPARATOR.join((*part, path.op_class)) for part in parts)
 
 
@@ -106,7 +116,8 @@ def label(level: str) -> str:
     if not bucket:
         return f"{host} {account} ({op_class})" if account else f"{host} ({op_class})"
     root = f"abfs://{bucket}@{account}" if account else f"s3://{bucket}"
-    return f"{root}/{_SEPARATOR.join(prefix)} ({op_class})" if prefix else f"{root} ({op_class})"
+    within = _SEPARATOR.join(prefix).replace(_SEPARATOR + _BLOB, "/").lstrip("/")
+    return f"{root}/{within} ({op_class})" if prefix else f"{root} ({op_class})"
 
 
 @lru_cache(maxsize=1024)

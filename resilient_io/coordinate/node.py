@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from resilient_io.control import joining, law, turns
 from resilient_io.control.law import COUNT, IN_FLIGHT, LIMITED, RATE, Record
+from resilient_io.control.law_record import ASSUMED
 from resilient_io.coordinate.fleet import Job, share_of
 from resilient_io.coordinate.table import Slot, Table
 
@@ -47,6 +48,13 @@ class _Where(Enum):
     HELD_UP = "held up"
 
 
+class Link(Protocol):
+    """What tells the other nodes of a cluster how the levels of this one are."""
+
+    def wake(self, *, news: bool = False) -> None:
+        """See that the exchange runs; with `news` at once. Never waits."""
+
+
 class NodePace:
     """The rate of a level that the processes of this machine share. See `pace.Pace`."""
 
@@ -55,6 +63,7 @@ class NodePace:
         "_counted_at",
         "_fleet_size",
         "_job",
+        "_link",
         "_mine",
         "_missed_at",
         "_name",
@@ -68,9 +77,17 @@ class NodePace:
     )
 
     def __init__(
-        self, rec: Record, table: Table, name: str, now: float, job: Job, fleet_size: int | None = None
+        self,
+        rec: Record,
+        table: Table,
+        name: str,
+        now: float,
+        job: Job,
+        fleet_size: int | None = None,
+        link: Link | None = None,
     ) -> None:
         self._rec = rec
+        self._link: Link | None = None
         self._job, self._fleet_size = job, fleet_size
         self._counted_at = self._shown_at = -math.inf
         self._shown = 0.0
@@ -84,6 +101,15 @@ class NodePace:
         self._slot: Slot | None = None
         if self._attached(now) is None:
             self._go_alone(now)
+        if link is not None:
+            self.share_further(link)
+
+    def share_further(self, link: Link) -> None:
+        """Share the level with other nodes too, from now on."""
+        self._link = link
+        if self._slot is not None:
+            self._slot.want_cluster()
+        link.wake()
 
     # -- what the gate asks ------------------------------------------------------------------------
 
@@ -123,8 +149,11 @@ class NodePace:
 
     def on_refusal(self, now: float, sent_at: float, u: float) -> None:
         """See Pace. The first one of an open level makes it limited for all."""
-        self._stepped(now, law.on_refusal, sent_at, u, join=self._is_open(now))
+        was_open = self._is_open(now)
+        self._stepped(now, law.on_refusal, sent_at, u, join=was_open)
         self._mine -= 1.0
+        if was_open:
+            self._tell_of_entry(now)
 
     def on_suspected(self, now: float, sent_at: float, u: float) -> None:
         """See Pace."""
@@ -136,8 +165,11 @@ class NodePace:
                 self._rec[:] = guess
                 self._show(now)
                 return
-        self._stepped(now, law.on_suspected, sent_at, u, join=self._is_open(now))
+        was_open = self._is_open(now)
+        self._stepped(now, law.on_suspected, sent_at, u, join=was_open)
         self._mine -= 1.0
+        if was_open:
+            self._tell_of_entry(now)
 
     def on_dropped(self, now: float) -> None:
         """See Pace."""
@@ -153,6 +185,11 @@ class NodePace:
         """See Pace."""
         if self._slot is not None and self._slot.is_mine():
             self._slot.release_row()
+
+    def _tell_of_entry(self, now: float) -> None:
+        """Tell the cluster, if it was the answer at `now` that made the level limited."""
+        if self._link is not None and self._rec[LIMITED] != 0.0 and self._rec[law.ENTERED_AT] == now:
+            self._link.wake(news=True)
 
     # -- between this process and the table ----------------------------------------------------------
 
@@ -250,12 +287,17 @@ class NodePace:
     def _count(self, others: int, now: float) -> None:
         """Note what part of the fleet this machine is."""
         self._counted_at = now
-        self._rec[law.SHARE] = share_of(self._job, self._fleet_size, 1 + others, shared=True)
+        told = share_of(self._job, self._fleet_size, 1 + others, shared=True)
+        if self._link is not None and self._slot is not None:
+            # Who asks for a cluster is hardly all of it, whatever no launcher said.
+            told = self._slot.share or (told if told != ASSUMED else 0.0)
+        self._rec[law.SHARE] = told
 
     def _store(self, now: float) -> None:
         slot = self._slot
         assert slot is not None
         slot.write(self._rec)
+        slot.claim_row(now)  # where the lock could not be had when it was attached
         if now - self._shown_at > _SHOW_S:
             self._show(now)
 
@@ -268,6 +310,8 @@ class NodePace:
         self._shown, self._shown_at = self._mine, now
         if self._slot is not None:
             self._slot.show(joining.row_of(self._rec, now, self._mine))
+            if self._link is not None:
+                self._slot.want_cluster()
 
     def _attached(self, now: float) -> Slot | None:
         """Return the level's slot with a row for this process; None if it is held up, or the table is full."""

@@ -6,6 +6,7 @@ import logging
 from typing import Protocol
 
 from resilient_io.control.law import SHARE, Record
+from resilient_io.coordinate.cluster import ClusterLink
 from resilient_io.coordinate.fleet import Job, job_of, share_of
 from resilient_io.coordinate.node import NodePace
 from resilient_io.coordinate.pace import Pace, ProcessPace
@@ -21,6 +22,9 @@ class Sharing(Protocol):
     def pace(self, rec: Record, name: str, policy: Policy, now: float) -> Pace:
         """Return what steps the record of the level of this name."""
 
+    def widen(self, pace: Pace, policy: Policy) -> None:
+        """A level that is in use already meets a policy that may share it with more."""
+
 
 class ProcessSharing:
     """No sharing: each process limits itself."""
@@ -29,6 +33,9 @@ class ProcessSharing:
         """Return a pace of this process's own."""
         return _alone(rec, policy, job_of())
 
+    def widen(self, pace: Pace, policy: Policy) -> None:
+        """Do nothing: see the class."""
+
 
 def _alone(rec: Record, policy: Policy, job: Job) -> Pace:
     rec[SHARE] = share_of(job, policy.fleet_size, 1, shared=False)
@@ -36,16 +43,17 @@ def _alone(rec: Record, policy: Policy, job: Job) -> Pace:
 
 
 class NodeSharing:
-    """Sharing between the processes of this machine, unless the policy says "process".
+    """Sharing between the processes of this machine, and with other machines where the policy says "cluster".
 
-    The table is mapped at the first level that wants it. Where it cannot be had, that is logged
-    once, and this process limits itself. Not thread-safe: the gate's lock guards it.
+    With "process" there is none. The table is mapped at the first level that wants it. Where it cannot be had, that
+    is logged once, and this process limits itself. Not thread-safe: the gate's lock guards it.
     """
 
-    __slots__ = ("_job", "_table", "_tried")
+    __slots__ = ("_job", "_links", "_table", "_tried")
 
     def __init__(self) -> None:
         self._job = job_of()
+        self._links: dict[str, ClusterLink] = {}
         self._table: Table | None = None
         self._tried = False
 
@@ -53,10 +61,24 @@ class NodeSharing:
         """Return a shared pace where that is wanted and possible."""
         if policy.coordination == "process":
             return _alone(rec, policy, self._job)
-        table = self._opened(wanted=policy.coordination == "node")
+        table = self._opened(wanted=policy.coordination is not None)
         if table is None:
             return _alone(rec, policy, self._job)
-        return NodePace(rec, table, name, now, self._job, policy.fleet_size)
+        return NodePace(rec, table, name, now, self._job, policy.fleet_size, self._link(policy))
+
+    def widen(self, pace: Pace, policy: Policy) -> None:
+        """Share the level across the cluster from now on, if the policy says so."""
+        link = self._link(policy)
+        if link is not None and isinstance(pace, NodePace):
+            pace.share_further(link)
+
+    def _link(self, policy: Policy) -> ClusterLink | None:
+        url = policy.redis_url
+        if policy.coordination != "cluster" or url is None:
+            return None
+        if url not in self._links:
+            self._links[url] = ClusterLink(url)
+        return self._links[url]
 
     def _opened(self, *, wanted: bool) -> Table | None:
         if not self._tried:
@@ -65,5 +87,5 @@ class NodeSharing:
                 self._table = Table(directory())
             except Unusable as error:
                 level = logging.WARNING if wanted else logging.INFO
-                _log.log(level, "limits are not shared with other processes of this machine: %s", error)
+                _log.log(level, "limits are not shared with other processes: %s", error)
         return self._table

@@ -40,6 +40,11 @@ _RECORD_AT, _ROWS_AT = 64, 1024
 _ROW_BYTES: Final = 8 * (1 + joining.ROW)
 _SLOT_BYTES: Final = _ROWS_AT + ROWS * _ROW_BYTES
 _HEADER_BYTES: Final = 4096
+# In the header, from here on, a byte for each slot: not 0 where a process wants the level shared across the cluster.
+_WANTED_AT: Final = 1024
+# In a slot, between the digest and the record: what part of a cluster this machine is there, when it moved to it, and
+# what had come through and when.
+_SHARE_AT, _MOVED_AT, _HAD_AT = 16, 24, 32
 _FILE_BYTES: Final = _HEADER_BYTES + SLOTS * _SLOT_BYTES
 _HEADER: Final = struct.pack("<8sIIII", b"RIOLIMIT", LAYOUT, SLOTS, ROWS, law.SIZE)
 _RECORD: Final = struct.Struct(f"{law.SIZE}d")
@@ -69,7 +74,7 @@ def directory() -> Path:
 class Table:
     """The mapped file. Not thread-safe: the gate's lock guards it. Raises Unusable where it cannot be had."""
 
-    __slots__ = ("_doubles", "_fd", "_map", "owner", "path")
+    __slots__ = ("_fd", "doubles", "map", "owner", "path")
 
     def __init__(self, folder: Path) -> None:
         if fcntl is None:
@@ -78,10 +83,10 @@ class Table:
             _make_folder(folder)
             self.path = folder / f"limits-{LAYOUT}-{_clock_name()}"
             self._fd = _opened(self.path)
-            self._map = mmap.mmap(self._fd, _FILE_BYTES)
+            self.map: Any = mmap.mmap(self._fd, _FILE_BYTES)
         except (OSError, ValueError) as error:
             raise Unusable(f"{folder}: {error}") from error
-        self._doubles = memoryview(self._map).cast("d")
+        self.doubles = memoryview(self.map).cast("d")
         # Who a row belongs to: a number that no other process draws, because PIDs are not unique across containers.
         self.owner = float(int.from_bytes(os.urandom(6), "big") + 1)
 
@@ -94,8 +99,22 @@ class Table:
     def slot(self, name: str, now: float) -> Slot | None:
         """Return the slot of a level, taken for it if there is room; None if the table is full or held up."""
         digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest()
-        with self._held() as held:
+        with self.held() as held:
             return self._find(digest, now) if held else None
+
+    def wanted(self, now: float) -> list[Slot]:
+        """Return the slots of the levels that are to be shared across a cluster, and that somebody uses."""
+        marks = self.map[_WANTED_AT : _WANTED_AT + SLOTS]
+        marked = [number for number in range(SLOTS) if marks[number]] if any(marks) else ()
+        found = []
+        for number in marked:
+            at = _HEADER_BYTES + number * _SLOT_BYTES
+            slot = Slot(self, number, self.map[at : at + _DIGEST_BYTES])
+            if slot.is_live(now):
+                found.append(slot)
+            else:
+                self.map[_WANTED_AT + number] = 0
+        return found
 
     def _find(self, digest: bytes, now: float) -> Slot | None:
         first, free = int.from_bytes(digest[:4], "big") % SLOTS, None
@@ -110,7 +129,7 @@ class Table:
         return free
 
     @contextlib.contextmanager
-    def _held(self) -> Iterator[bool]:
+    def held(self) -> Iterator[bool]:
         """Hold the lock of the whole table, if it can be had."""
         lock = _ByteLock(self._fd, 0)
         try:
@@ -122,14 +141,29 @@ class Table:
 class Slot:
     """One level's place in the table. `read`, `write` and `claim_row` want its lock."""
 
-    __slots__ = ("_at", "_digest", "_doubles", "_flag", "_lock", "_map", "_row_at", "_table")
+    __slots__ = (
+        "_at",
+        "_doubles",
+        "_flag",
+        "_had",
+        "_lock",
+        "_map",
+        "_mark",
+        "_moved",
+        "_row_at",
+        "_share",
+        "_table",
+        "digest",
+    )
 
     def __init__(self, table: Table, number: int, digest: bytes) -> None:
-        self._map: Any = table._map
-        self._doubles = table._doubles
+        self._map = table.map
+        self._doubles = table.doubles
         self._table = table  # which closes the file when nobody has it any more
-        self._digest = digest
+        self.digest = digest
         self._at = _HEADER_BYTES + number * _SLOT_BYTES
+        self._mark = _WANTED_AT + number
+        self._share, self._moved, self._had = ((self._at + offset) // 8 for offset in (_SHARE_AT, _MOVED_AT, _HAD_AT))
         self._flag = (self._at + _RECORD_AT) // 8 + law.LIMITED
         self._lock = _ByteLock(table._fd, self._at)
         self._row_at: int | None = None
@@ -149,7 +183,7 @@ class Slot:
 
     def is_mine(self) -> bool:
         """Say whether the slot is this level's still."""
-        return bool(self._map[self._at : self._at + _DIGEST_BYTES] == self._digest)
+        return bool(self._map[self._at : self._at + _DIGEST_BYTES] == self.digest)
 
     def is_limited(self) -> bool:
         """Say whether the level is limited; needs no lock."""
@@ -164,6 +198,47 @@ class Slot:
         """Put the record there in one copy, so that a process that is killed leaves none half-written."""
         _RECORD.pack_into(self._map, self._at + _RECORD_AT, *rec)
 
+    def put(self, rec: Record, *indices: int) -> None:
+        """Write a few numbers of the record, each in one piece."""
+        start = (self._at + _RECORD_AT) // 8
+        for index in indices:
+            self._doubles[start + index] = rec[index]
+
+    def want_cluster(self) -> None:
+        """Mark the level as one to be shared across the cluster; it is forgotten when nobody uses the level."""
+        self._map[self._mark] = 1
+
+    @property
+    def share(self) -> float:
+        """What part of the cluster this machine is at this level, as the law's SHARE; 0.0: not heard yet."""
+        return self._doubles[self._share]
+
+    @share.setter
+    def share(self, part: float) -> None:
+        self._doubles[self._share] = part
+
+    @property
+    def moved_at(self) -> float:
+        """When the level was last moved to its part of a cluster's rate."""
+        return self._doubles[self._moved]
+
+    @moved_at.setter
+    def moved_at(self, now: float) -> None:
+        self._doubles[self._moved] = now
+
+    @property
+    def had(self) -> tuple[float, float]:
+        """Requests per second that had come through, and when."""
+        return self._doubles[self._had], self._doubles[self._had + 1]
+
+    @had.setter
+    def had(self, had: tuple[float, float]) -> None:
+        self._doubles[self._had], self._doubles[self._had + 1] = had
+
+    def is_live(self, now: float) -> bool:
+        """Say whether a process uses the level."""
+        return any(self.digest) and any(joining.is_live(row, now) for row in self.rows())
+
     def is_idle(self, now: float) -> bool:
         """Say whether the slot is free, or nobody has used it for long."""
         if not any(self._map[self._at : self._at + _DIGEST_BYTES]):
@@ -176,8 +251,9 @@ class Slot:
     def take(self, now: float) -> None:
         """Make the slot this level's, and empty."""
         self._map[self._at : self._at + _SLOT_BYTES] = bytes(_SLOT_BYTES)
+        self._map[self._mark] = 0
         self.write(law.fresh(now))
-        self._map[self._at : self._at + _DIGEST_BYTES] = self._digest
+        self._map[self._at : self._at + _DIGEST_BYTES] = self.digest
 
     # -- rows --------------------------------------------------------------------------------------
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from resilient_io import events
 from resilient_io.classify.fault import Applied, FaultKind, Load, Verdict
+from resilient_io.classify.operations import is_idempotent, repeat_is_told
 from resilient_io.control.attempt import AttemptMachine, GiveUpNow, Retry
 from resilient_io.control.scopes import ScopePath
 from resilient_io.drive.gate import Outcome, Permit, WaitedTooLong
-from resilient_io.drive.operation import Operation, body_hold
+from resilient_io.drive.operation import BodyHold, Operation, Surface, body_hold
 from resilient_io.drive.runtime import Runtime
 from resilient_io.errors import GaveUp, GiveUp, Reason
 from resilient_io.policy import Policy
@@ -44,15 +47,16 @@ def outcome_of(verdict: Verdict) -> Outcome:
 class Call:
     """The attempts of one request; made for one task or thread, not to be shared.
 
-    `told` says that the store refuses the repeat of a write that was applied, so that it may be
-    repeated after a lost answer, and that a give-up after one is ambiguous. A `nested` call is sent
-    by the SDK while it prepares another one (S3 Express asks for a session): it takes no permit,
-    because at the cap it would wait for the one that waits for it.
+    `judged_as` is the name under which its faults are judged: that of the operation, with a qualifier
+    where the write is conditional. `place` gives the URL of what it is about, for people: most
+    requests never need one. A `nested` call is sent by the SDK while it prepares another one (S3
+    Express asks for a session): it takes no permit, because at the cap it would wait for the one that
+    waits for it. `blob` names the object within its prefix, where objects have limits of their own.
     """
 
     __slots__ = (
-        "_machine", "_nested", "_permit", "_runtime", "_started_at", "give_up", "idempotent", "lost_answer", "name",
-        "operation", "path", "place", "policy", "told", "verdict",
+        "_blob", "_machine", "_nested", "_permit", "_place", "_runtime", "_started_at", "give_up", "judged_as",
+        "lost_answer", "name", "operation", "path", "policy", "verdict",
     )  # fmt: skip
 
     def __init__(
@@ -61,12 +65,12 @@ class Call:
         operation: Operation,
         *,
         name: str,
-        place: str,
+        judged_as: str,
+        place: Callable[[], str],
         path: ScopePath,
         policy: Policy,
-        idempotent: bool,
-        told: bool = False,
         nested: bool = False,
+        blob: str = "",
     ) -> None:
         self._runtime = runtime
         self._started_at = runtime.clock.now()
@@ -74,13 +78,13 @@ class Call:
         self._permit: Permit | None = None
         self.operation = operation
         self.name = name
-        self.place = place
+        self.judged_as = judged_as
+        self._place = place
         self.path = path
         self.policy = policy
-        self.idempotent = idempotent
-        self.told = told
         self.lost_answer = False
         self._nested = nested
+        self._blob = blob
         self.verdict: Verdict | None = None
         self.give_up: GiveUp | None = None
 
@@ -107,7 +111,11 @@ class Call:
             return
         try:
             self._permit = self._runtime.gate.acquire(
-                self.path, self.policy, deadline_at=self._machine.deadline_at(), again=self.attempts > 0
+                self.path,
+                self.policy,
+                deadline_at=self._machine.deadline_at(),
+                again=self._machine.attempts > 0,
+                blob=self._blob,
             )
         except WaitedTooLong:
             self._waited_too_long()
@@ -116,12 +124,18 @@ class Call:
 
     async def admit_async(self) -> None:
         """Suspend until the scope admits the next attempt. Raises WaitedTooLong at the deadline."""
+        if self.operation.surface is Surface.FILESYSTEM:
+            self.operation.works_in(asyncio.current_task())
         if self._nested:
             self._sending()
             return
         try:
             self._permit = await self._runtime.gate.acquire_async(
-                self.path, self.policy, deadline_at=self._machine.deadline_at(), again=self.attempts > 0
+                self.path,
+                self.policy,
+                deadline_at=self._machine.deadline_at(),
+                again=self._machine.attempts > 0,
+                blob=self._blob,
             )
         except WaitedTooLong:
             self._waited_too_long()
@@ -129,11 +143,11 @@ class Call:
         self._sending()
 
     def _sending(self) -> None:
-        now = self._runtime.clock.now()
-        if self._machine.state == "in_flight":
+        machine, now = self._machine, self._runtime.clock.now()
+        if machine.state == "in_flight":
             # The SDK itself goes again after an answer that is no fault of ours: a region redirect.
-            self._machine.on_progress(now)
-        self._machine.on_send(now)
+            machine.on_progress(now)
+        machine.on_send(now)
         permit = self._permit
         if permit is not None and permit.waited_s and events.listening():
             events.emit(
@@ -150,18 +164,23 @@ class Call:
 
     def succeeded(self, *, body_follows: bool = False) -> None:
         """Note an answer that is none of our faults; with a body to come, its reader may keep the permit."""
-        self.verdict = self.give_up = None
-        permit = self._permit
-        if permit is None:
-            return
         hold = body_hold() if body_follows else None
-        self._permit = None
         if hold is not None:
+            self.leave_permit(hold)
+            return
+        self.verdict = self.give_up = None
+        permit, self._permit = self._permit, None
+        if permit is not None:
+            permit.free(Outcome.SUCCEEDED)
+
+    def leave_permit(self, hold: BodyHold) -> None:
+        """Note an answer that is none of our faults, and leave its permit to the one who reads its body."""
+        self.verdict = self.give_up = None
+        permit, self._permit = self._permit, None
+        if permit is not None:
             permit.settle(Outcome.SUCCEEDED)
             hold.free()
             hold.permit = permit
-        else:
-            permit.free(Outcome.SUCCEEDED)
 
     def failed(self, verdict: Verdict) -> None:
         """Note what the attempt came to, and give the permit back."""
@@ -169,6 +188,7 @@ class Call:
         self.lost_answer = self.lost_answer or verdict.applied is Applied.MAYBE
         permit, self._permit = self._permit, None
         if permit is not None:
+            permit.charge = verdict.level
             permit.free(outcome_of(verdict))
         if events.listening():
             events.emit(
@@ -180,6 +200,10 @@ class Call:
                     verdict=verdict,
                 )
             )
+
+    def progressed(self) -> None:
+        """Note that a part of the answer's body arrived: the faults so far are forgotten, the deadline runs anew."""
+        self._machine.on_progress(self._runtime.clock.now())
 
     def close(self) -> None:
         """Give back the permit, however the attempt ended; what was not settled counts as dropped."""
@@ -197,8 +221,8 @@ class Call:
             return None
         gate, now = self._runtime.gate, self._runtime.clock.now()
         budget, u = gate.budget_of(self.path, self.policy), gate.draw()
+        repeatable = is_idempotent(self.judged_as) or repeat_is_told(self.judged_as)
         with gate.locked():
-            repeatable = self.idempotent or self.told
             decision = self._machine.on_fault(verdict, now, u, idempotent=repeatable, budget=budget)
         match decision:
             case Retry(delay_s):
@@ -211,7 +235,7 @@ class Call:
     def _announce_retry(self, verdict: Verdict, delay_s: float, now: float) -> None:
         _log.debug(
             "%s %s: %s (%s), attempt %d, again in %.2f s",
-            self.name, self.place, verdict.kind, verdict.rule, self.attempts, delay_s,
+            self.name, self._place(), verdict.kind, verdict.rule, self.attempts, delay_s,
         )  # fmt: skip
         if events.listening():
             events.emit(
@@ -227,15 +251,15 @@ class Call:
 
     def _record(self, verdict: Verdict, reason: Reason) -> None:
         now = self._runtime.clock.now()
-        if self.told and self.lost_answer and verdict.kind in _HIDES_THE_TRUTH:
-            # Whatever ended it, an earlier attempt may have done the work.
+        if self.lost_answer and verdict.kind in _HIDES_THE_TRUTH and repeat_is_told(self.judged_as):
+            # Whatever ended it, an earlier attempt may have done the work. A repeat would have been refused.
             verdict = replace(verdict, kind=FaultKind.AMBIGUOUS, applied=Applied.MAYBE, retryable=False)
             self.verdict = verdict
         if reason == "not_retryable" and verdict.kind is FaultKind.AMBIGUOUS:
             reason = "ambiguous"
         self.give_up = GiveUp(
             operation=self.name,
-            path=self.place,
+            path=self._place(),
             verdict=verdict,
             attempts=self.attempts,
             elapsed_s=now - self._started_at,

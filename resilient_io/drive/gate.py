@@ -30,7 +30,7 @@ from threading import get_ident
 from typing import Final
 
 from resilient_io import events
-from resilient_io.control import budget, law
+from resilient_io.control import budget, evidence, law
 from resilient_io.control.scopes import ScopePath, label
 from resilient_io.coordinate.sharing import Sharing
 from resilient_io.drive.clock import Clock
@@ -65,7 +65,7 @@ class Permit:
     KeyboardInterrupt can strike between any two steps) comes back with the next admission.
     """
 
-    __slots__ = ("__weakref__", "_gate", "_lane", "_number", "_open", "charge", "policy", "sent_at", "waited_s")
+    __slots__ = ("__weakref__", "_gate", "_lane", "_number", "_open", "blob", "charge", "policy", "sent_at", "waited_s")
 
     def __init__(self, gate: Gate, lane: Lane, policy: Policy, sent_at: float, waited_s: float = 0.0) -> None:
         self._gate = gate
@@ -77,6 +77,8 @@ class Permit:
         self.waited_s = waited_s
         # Whose limit was passed, where the service says so: "account"; else it is taken for the prefix's.
         self.charge: str | None = None
+        # The object that is asked for, where objects have limits of their own.
+        self.blob = ""
 
     def settle(self, outcome: Outcome) -> None:
         """Tell every level of the scope how the request ended."""
@@ -112,18 +114,19 @@ class Gate:
     # -- asking ------------------------------------------------------------------------------------
 
     def acquire(
-        self, path: ScopePath, policy: Policy, *, deadline_at: float | None = None, again: bool = False
+        self, path: ScopePath, policy: Policy, *, deadline_at: float | None = None, again: bool = False, blob: str = ""
     ) -> Permit:
         """Block until the scope admits one request; first come, first served within a scope.
 
         `again` puts a retry before those who have not sent yet: it has waited already, and its
-        caller's other work waits for it. Raises WaitedTooLong at `deadline_at` (same clock as
+        caller's other work waits for it. `blob` names the object in a store where objects have limits of their own:
+        one that is found to be hot is paced apart. Raises WaitedTooLong at `deadline_at` (same clock as
         `clock.now()`).
         """
-        permit = self._enter(path, policy)
+        permit = self._enter(path, policy, blob)
         if permit is not None:
             return permit
-        waiter = ThreadWaiter(path, policy, again)
+        waiter = ThreadWaiter(path, policy, again, blob)
         try:
             while True:
                 timeout_s = self._step_queue(waiter, deadline_at)
@@ -135,13 +138,13 @@ class Gate:
             raise
 
     async def acquire_async(
-        self, path: ScopePath, policy: Policy, *, deadline_at: float | None = None, again: bool = False
+        self, path: ScopePath, policy: Policy, *, deadline_at: float | None = None, again: bool = False, blob: str = ""
     ) -> Permit:
         """Suspend until the scope admits one request; the same queue as `acquire`."""
-        permit = self._enter(path, policy)
+        permit = self._enter(path, policy, blob)
         if permit is not None:
             return permit
-        waiter = TaskWaiter(path, policy, again)
+        waiter = TaskWaiter(path, policy, again, blob)
         try:
             while True:
                 timeout_s = self._step_queue(waiter, deadline_at)
@@ -152,7 +155,7 @@ class Gate:
             self._leave(waiter)
             raise
 
-    def _enter(self, path: ScopePath, policy: Policy) -> Permit | None:
+    def _enter(self, path: ScopePath, policy: Policy, blob: str) -> Permit | None:
         """Return a permit if the scope admits one at once."""
         me, permit = get_ident(), None
         with self._lock:
@@ -160,9 +163,12 @@ class Gate:
             now = self.clock.now()
             if self._inbox:
                 self._read_inbox(now)
+            if blob:
+                path = self._table.narrowed(path, blob, policy, now)
             lane = self._table.lane(path, policy, now)
             if not lane.waiting and len(lane.open) < lane.cap and lane.ready_at(now, policy.rate_per_s) <= now:
                 permit = Permit(self, lane, policy, now)
+                permit.blob = blob
                 self._send(permit, lane, now)
         if self._inbox or self._news:
             self._drain()
@@ -189,6 +195,8 @@ class Gate:
 
     def _queue(self, waiter: AnyWaiter, now: float) -> Lane:
         waiter.queued_at = now
+        if waiter.blob:
+            waiter.path = self._table.narrowed(waiter.path, waiter.blob, waiter.policy, now)
         lane = waiter.lane = self._table.lane(waiter.path, waiter.policy, now)
         lane.leaf.tally.waited += 1
         if waiter.again:
@@ -249,6 +257,7 @@ class Gate:
                 continue
             waited_s = now - first.queued_at
             permit = first.permit = Permit(self, lane, first.policy, now, waited_s)
+            permit.blob = first.blob
             self._send(permit, lane, now)
             lane.leaf.tally.waited_s += waited_s
             self._call(first, lane, now)
@@ -306,13 +315,17 @@ class Gate:
                 self._settle(permit, outcome, permit.sent_at, now)
             if last:
                 self._free(permit, lane)
-        if pump and lane.waiting:
-            self._pump(lane, now)
+        if pump:
+            for one in lane.kin or (lane,):
+                if one.waiting:
+                    self._pump(one, now)
 
     def _settle(self, permit: Permit, outcome: Outcome, sent_at: float, now: float) -> None:
         permit.sent_at = None
         lane = permit._lane
         charged = lane.levels[lane.path.index_of(permit.charge)]
+        if permit.blob:
+            charged = self._charged(permit, charged, outcome, now)
         before = law.rate_per_s(charged.rate) if events.listening() else None
         if outcome is Outcome.SUCCEEDED:
             backlog = bool(lane.waiting)
@@ -325,8 +338,25 @@ class Gate:
         if before is not None:
             self._note_change(charged, before, now)
 
+    def _charged(self, permit: Permit, level: Level, outcome: Outcome, now: float) -> Level:
+        """Return the level to charge where objects have limits too: the service says nothing, so the others speak."""
+        lane = permit._lane
+        prefix = lane.levels[len(lane.levels) - (2 if lane.path.blob else 1)]
+        seen = evidence.note(prefix.blobs, permit.blob, now, refused=outcome is Outcome.REFUSED)
+        if outcome is not Outcome.REFUSED or permit.charge is not None:
+            return level
+        if not evidence.is_the_blob_s(prefix.blobs, permit.blob, now):
+            return prefix
+        hot = self._table.lane(lane.path.of_blob(permit.blob), permit.policy, now).leaf
+        if not law.is_limited(hot.rate):
+            # It was not counted as a level of its own so far.
+            hot.rate[law.COUNT], hot.rate[law.BEGAN_AT] = seen.per_s(now), now - 1.0
+        return hot
+
     def _settle_failed(self, lane: Lane, charged: Level, outcome: Outcome, sent_at: float, now: float) -> None:
         """Charge one level with what went wrong; the others only count it. Never two: all would be cut for one."""
+        if charged not in lane.levels:  # a blob that has just been found to be hot
+            charged.pace.on_refusal(now, sent_at, self._rng.random())
         for level in lane.levels:
             level.tally.count(outcome)
             if level is not charged:

@@ -8,12 +8,14 @@ that comes back with a longer ledger than it began with has swallowed a refusal,
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from enum import Enum
 from typing import Any, Final, NoReturn
 
+from resilient_io.drive.forked import StartsAnew
 from resilient_io.drive.operation import Operation, Surface, current, made_current
 from resilient_io.errors import GaveUp, ResilientIOError, public_error
 
@@ -31,17 +33,21 @@ class Kind(Enum):
 METHODS: Final[dict[str, Kind]] = {
     **dict.fromkeys(
         (
-            "abort_mpu", "call_s3", "cat_file", "checksum", "chmod", "clear_multipart_uploads", "cp_file", "du",
-            "exists", "expand_path", "find", "get_file", "getxattr", "glob", "info", "invalidate_region_cache",
-            "is_bucket_versioned", "isdir", "isfile", "list_multipart_uploads", "ls", "lsbuckets", "lsdir",
-            "make_bucket_versioned", "makedirs", "merge", "metadata", "mkdir", "mv_file", "object_version_info",
-            "pipe_file", "put_file", "rm", "rm_file", "rm_versioned_bucket_contents", "rmdir", "setxattr", "size",
-            "touch",
+            # of fsspec
+            "cat_file", "checksum", "cp_file", "du", "exists", "expand_path", "find", "get_file", "glob", "info",
+            "isdir", "isfile", "ls", "makedirs", "mkdir", "mv_file", "pipe_file", "put_file", "rm", "rm_file", "rmdir",
+            "size", "touch",
+            # of s3fs besides
+            "abort_mpu", "call_s3", "chmod", "clear_multipart_uploads", "getxattr", "invalidate_region_cache",
+            "is_bucket_versioned", "list_multipart_uploads", "lsbuckets", "lsdir", "make_bucket_versioned", "merge",
+            "metadata", "object_version_info", "rm_versioned_bucket_contents", "setxattr",
+            # of adlfs besides
+            "container_exists", "dir_exists", "ls_blobs", "ls_containers", "rm_files", "setxattrs",
         ),
         Kind.SINGLE,
     ),
     **dict.fromkeys(("cat", "cat_ranges", "copy", "get", "pipe", "put", "sizes"), Kind.BULK),
-    **dict.fromkeys(("walk",), Kind.WALK),
+    **dict.fromkeys(("walk", "async_walk"), Kind.WALK),
 }  # fmt: skip
 
 FILE_METHODS: Final = ("_fetch_range", "_initiate_upload", "_upload_chunk", "commit", "discard")
@@ -62,14 +68,14 @@ def guard_filesystem(cls: type, sync_wrapper: Callable[[Any], Any]) -> type:
                 setattr(cls, name, sync_wrapper(guarded))
         elif inspect.isasyncgenfunction(inner):
             setattr(cls, f"_{name}", _guarded_walk_async(name, inner))
-        if kind is Kind.WALK:
+        if kind is Kind.WALK and hasattr(cls, name):
             setattr(cls, name, _guarded_walk(name, getattr(cls, name)))
     return cls
 
 
-def guard_file(cls: type) -> type:
-    """Guard the methods of an open file that send requests; return `cls`."""
-    for name in FILE_METHODS:
+def guard_file(cls: type, *more: str) -> type:
+    """Guard the methods of an open file that send requests, and those named besides; return `cls`."""
+    for name in (*FILE_METHODS, *more):
         setattr(cls, name, _guarded_file_method(name, getattr(cls, name)))
     return cls
 
@@ -79,21 +85,17 @@ def guarded(name: str) -> Callable[[Callable[..., Awaitable[Any]]], Callable[...
     return lambda inner: _guarded(name, inner, Kind.SINGLE)
 
 
-def _operation(fs: Any, name: str, args: tuple[Any, ...], *, bulk: bool = False) -> Operation:
-    return Operation(name=name, path=_path_of(args), surface=Surface.FILESYSTEM, overlay=fs._overlay, bulk=bulk)
+def _operation(fs: Any, name: str, *, bulk: bool = False, home: asyncio.Task[Any] | None = None) -> Operation:
+    if isinstance(fs, StartsAnew):
+        # Here, and not where a layer between may turn what it raises into an answer.
+        fs.start_anew()
+    return Operation(name=name, surface=Surface.FILESYSTEM, overlay=fs._overlay, bulk=bulk, home=home)
 
 
 def _outer() -> Operation | None:
     """Return the filesystem call that this one serves; the call of a client above does not speak in our errors."""
     outer = current()
     return outer if outer is not None and outer.surface is Surface.FILESYSTEM else None
-
-
-def _path_of(args: tuple[Any, ...]) -> str:
-    first = args[0] if args else ""
-    if isinstance(first, (list, tuple)) and first:
-        return f"{first[0]} and {len(first) - 1} more" if len(first) > 1 else str(first[0])
-    return first if isinstance(first, str) else ""
 
 
 def _raise_last(operation: Operation) -> NoReturn:
@@ -107,14 +109,14 @@ def _guarded(name: str, inner: Callable[..., Awaitable[Any]], kind: Kind) -> Cal
         outer = _outer()
         if outer is not None and not outer.bulk:
             return await _nested(outer, inner(self, *args, **kwargs))
-        operation = _operation(self, name, args, bulk=kind is Kind.BULK)
+        operation = _operation(self, name, bulk=kind is Kind.BULK, home=asyncio.current_task())
         with made_current(operation):
             try:
                 result = await inner(self, *args, **kwargs)
-            except ResilientIOError:
-                raise
-            except Exception as error:
-                _end(operation, error)
+            except BaseException as error:
+                operation.end_tasks()
+                if isinstance(error, Exception) and not isinstance(error, ResilientIOError):
+                    _end(operation, error)
                 raise
             finally:
                 if outer is not None:
@@ -164,7 +166,7 @@ def _guarded_walk(name: str, inner: Callable[..., Iterator[Any]]) -> Callable[..
         if _outer() is not None:
             yield from inner(self, *args, **kwargs)
             return
-        operation = _operation(self, name, args)
+        operation = _operation(self, name)
         steps = inner(self, *args, **kwargs)
         while True:
             # The context is the caller's between two steps, so it is set for each step alone.
@@ -190,7 +192,7 @@ def _guarded_walk_async(name: str, inner: Callable[..., AsyncIterator[Any]]) -> 
             async for step in inner(self, *args, **kwargs):
                 yield step
             return
-        operation = _operation(self, name, args)
+        operation = _operation(self, name)
         steps = inner(self, *args, **kwargs)
         while True:
             with made_current(operation):
@@ -213,7 +215,7 @@ def _guarded_file_method(name: str, inner: Callable[..., Any]) -> Callable[..., 
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _outer() is not None:
             return inner(self, *args, **kwargs)
-        operation = _operation(self.fs, f"{self.mode} {name.lstrip('_')}", (self.path,))
+        operation = _operation(self.fs, f"{self.mode} {name.lstrip('_')}")
         with made_current(operation):
             try:
                 result = inner(self, *args, **kwargs)

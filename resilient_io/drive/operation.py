@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+import asyncio
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 from resilient_io import policy as policies
 from resilient_io.classify.fault import Verdict
@@ -26,25 +27,49 @@ class Surface(str, Enum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Operation:
-    """One public call: its name and path, the policy it runs under, and the ledger of what was given up.
+    """One public call: its name, the policy it runs under, and the ledger of what was given up.
 
     In a `bulk` operation each item is an operation of its own: what one path came to is that path's
     value, not the end of the others. The ledger is a plain list, shared with child tasks and worker
     threads: a copied context copies the reference. What a layer in between swallows is still in it
     when the call ends.
+
+    `home` is the task that made the operation and will end it; most send nothing from any other one.
     """
 
     name: str
-    path: str
     surface: Surface
     overlay: Mapping[str, object] | None = None
     bulk: bool = False
+    home: asyncio.Task[Any] | None = None
     ledger: list[GaveUp] = field(default_factory=list)
+    _others: set[asyncio.Task[Any]] | None = None
 
-    def policy(self, *nearer: Mapping[str, object] | None) -> Policy:
+    def works_in(self, task: asyncio.Task[Any] | None) -> None:
+        """Note a task that sends for this operation, until it is done."""
+        if task is self.home or task is None:
+            return
+        if self._others is None:
+            self._others = set()
+        if task not in self._others:
+            self._others.add(task)
+            task.add_done_callback(self._others.discard)
+
+    def end_tasks(self) -> None:
+        """Cancel what still sends for an operation that has failed.
+
+        The SDKs send parts side by side, and leave the others alone when one has failed.
+        """
+        here = asyncio.current_task()
+        for task in tuple(self._others or ()):
+            if task is not here:
+                task.cancel()
+
+    def policy(self, nearer: Mapping[str, object] | None = None) -> Policy:
         """Return the policy in force now; `configure()` is obeyed at once, also by what was made before."""
-        layers = [layer for layer in (*nearer, self.overlay) if layer]
-        return policies.resolve(*layers)
+        if nearer and self.overlay and nearer is not self.overlay:
+            return policies.resolve(nearer, self.overlay)
+        return policies.resolve(nearer or self.overlay)
 
 
 class Reads(Protocol):
@@ -71,12 +96,23 @@ class BodyHold:
     permit: Permit | None = None
     machine: AttemptMachine | None = None
     call: Reads | None = None
+    _token: Token[BodyHold | None] | None = None
 
     def free(self) -> None:
         """Give back the permit, if an answer left one here."""
         permit, self.permit = self.permit, None
         if permit is not None:
             permit.free()
+
+    def __enter__(self) -> BodyHold:
+        self._token = _hold.set(self)
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        token, self._token = self._token, None
+        if token is not None:
+            _hold.reset(token)
+        self.free()
 
 
 _current: ContextVar[Operation | None] = ContextVar("resilient_io_operation", default=None)
@@ -88,40 +124,36 @@ def current() -> Operation | None:
     return _current.get()
 
 
-@contextmanager
-def entered(operation: Operation) -> Iterator[Operation]:
+class _Block:
+    """A block in which an operation is the current one; a class, because a generator costs a request 1 us more."""
+
+    __slots__ = ("_operation", "_token")
+
+    def __init__(self, operation: Operation) -> None:
+        self._operation = operation
+
+    def __enter__(self) -> Operation:
+        self._token = _current.set(self._operation)
+        return self._operation
+
+    def __exit__(self, *about: object) -> None:
+        _current.reset(self._token)
+
+
+def made_current(operation: Operation) -> AbstractContextManager[Operation]:
+    """Make `operation` the current one, whatever stands above it."""
+    return _Block(operation)
+
+
+def entered(operation: Operation) -> AbstractContextManager[Operation]:
     """Make `operation` the current one; one that is current already stays, and is given instead."""
     outer = _current.get()
-    if outer is not None:
-        yield outer
-        return
-    token = _current.set(operation)
-    try:
-        yield operation
-    finally:
-        _current.reset(token)
+    return _Block(operation) if outer is None else nullcontext(outer)
 
 
-@contextmanager
-def made_current(operation: Operation) -> Iterator[Operation]:
-    """Make `operation` the current one, whatever stands above it."""
-    token = _current.set(operation)
-    try:
-        yield operation
-    finally:
-        _current.reset(token)
-
-
-@contextmanager
-def body_held() -> Iterator[BodyHold]:
+def body_held() -> BodyHold:
     """Keep the permit of the request sent inside until the block ends: its body is read here."""
-    hold = BodyHold()
-    token = _hold.set(hold)
-    try:
-        yield hold
-    finally:
-        _hold.reset(token)
-        hold.free()
+    return BodyHold()
 
 
 def body_hold() -> BodyHold | None:

@@ -100,7 +100,10 @@ def report() -> Report:
     for lane in lanes:
         for level in lane.levels:
             waiting[level.key] += len(lane.waiting)
-            in_flight[level.key] += lane.in_flight
+            # The lane of a hot blob has the semaphore of its prefix.
+            in_flight[level.key] += 0 if lane.path.blob else lane.in_flight
+        if lane.path.blob:
+            in_flight[lane.leaf.key] += lane.leaf.in_flight
     leaves = {lane.leaf.key for lane in lanes}
     return Report(
         at_s=run.clock.now(),

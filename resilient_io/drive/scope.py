@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from resilient_io.control import budget, law
+from resilient_io.control.evidence import Blobs
 from resilient_io.control.scopes import ScopePath
 from resilient_io.coordinate.pace import Pace, ProcessPace
 from resilient_io.coordinate.sharing import ProcessSharing, Sharing
@@ -29,6 +30,7 @@ class Waiter(Protocol):
     """One caller that waits in a lane."""
 
     policy: Policy
+    blob: str
     permit: Permit | None
     queued_at: float
     alarm_at: float
@@ -79,6 +81,7 @@ class Level:
     own: bool = False
     in_flight: int = 0
     users: int = 0
+    blobs: Blobs = field(default_factory=OrderedDict)
     given: MutableSequence[float] = field(default_factory=lambda: [1.0, 0.0])
 
 
@@ -95,6 +98,8 @@ class Lane:
     levels: tuple[Level, ...]
     open: dict[int, weakref.ref[Permit]] = field(default_factory=dict)
     waiting: deque[Waiter] = field(default_factory=deque)
+    kin: list[Lane] = field(default_factory=list)
+    """Lanes with the same semaphore: those of the hot blobs of a prefix, and the prefix's."""
 
     @property
     def in_flight(self) -> int:
@@ -112,7 +117,7 @@ class Lane:
 
     def idle(self, now: float) -> bool:
         """Say whether next to nothing would be lost if this lane were forgotten."""
-        if self.busy():
+        if self.waiting or (self.open and not self.path.blob):
             return False
         rate = self.leaf.rate
         return not law.is_limited(rate) or now - rate[law.REFUSED_AT] > _STALE_S
@@ -140,11 +145,11 @@ class ScopeTable:
         self._limit = self._evict_above = limit
         self._sharing = sharing or ProcessSharing()
         self._levels: dict[tuple[str, bool], Level] = {}
-        self._lanes: OrderedDict[tuple[ScopePath, int, bool], Lane] = OrderedDict()
+        self._lanes: OrderedDict[tuple[ScopePath, int, str], Lane] = OrderedDict()
 
     def lane(self, path: ScopePath, policy: Policy, now: float) -> Lane:
         """Return the lane of this path and of the policy's cap and coordination, made if it is not there."""
-        key = (path, policy.max_concurrency, policy.coordination == "process")
+        key = (path, policy.max_concurrency, _reach(policy))
         lane = self._lanes.get(key)
         if lane is not None:
             self._lanes.move_to_end(key)
@@ -153,7 +158,22 @@ class ScopeTable:
             self._evict(now)
         levels = tuple(self._level(level, policy, now) for level in path.levels())
         lane = self._lanes[key] = Lane(path=path, cap=policy.max_concurrency, levels=levels)
+        if path.blob:
+            self._join(lane, self.lane(path.of_blob(""), policy, now))
         return lane
+
+    def narrowed(self, path: ScopePath, blob: str, policy: Policy, now: float) -> ScopePath:
+        """Return the path of the blob if it is known to be hot, else `path`."""
+        hot = path.of_blob(blob)
+        lane = self._lanes.get((hot, policy.max_concurrency, _reach(policy)))
+        return path if lane is None or lane.idle(now) else hot
+
+    def _join(self, lane: Lane, prefix: Lane) -> None:
+        """Let the lane of a hot blob use the semaphore of its prefix."""
+        if not prefix.kin:
+            prefix.kin.append(prefix)
+        lane.open, lane.kin = prefix.open, prefix.kin
+        lane.kin.append(lane)
 
     def lanes(self) -> list[Lane]:
         """Return all lanes, the least recently used first."""
@@ -176,6 +196,8 @@ class ScopeTable:
             full, rate = budget.fresh(policy.retry_budget_burst), law.fresh(now)
             pace = self._sharing.pace(rate, key, policy, now)
             level = self._levels[key, own] = Level(key=key, rate=rate, pace=pace, budget=full, own=own)
+        elif policy.coordination == "cluster":
+            self._sharing.widen(level.pace, policy)
         level.users += 1
         return level
 
@@ -186,13 +208,21 @@ class ScopeTable:
         if not gone and len(self._lanes) >= 2 * self._limit:
             gone = [key for key, lane in self._lanes.items() if not lane.busy()]
         for key in gone[:some]:
-            for level in self._lanes.pop(key).levels:
+            lane = self._lanes.pop(key)
+            if lane in lane.kin:
+                lane.kin.remove(lane)
+            for level in lane.levels:
                 level.users -= 1
                 if not level.users:
                     level.pace.close()
                     del self._levels[level.key, level.own]
         # Where nothing could go, the next scan is a while off too.
         self._evict_above = max(self._limit, len(self._lanes) + (0 if gone else some))
+
+
+def _reach(policy: Policy) -> str:
+    """Return with whom a policy shares its limits; what is not said is "node", where that works."""
+    return policy.coordination or "node"
 
 
 def _given_ready_at(rec: MutableSequence[float], now: float, per_s: float) -> float:

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from resilient_io.classify.operations import OpClass
 from resilient_io.control.scopes import ScopePath, normal_endpoint, prefix_of, scope_path
+from resilient_io.drive.azure_hosts import azure_host
 from resilient_io.policy import Policy
 
 _S3: Final = frozenset({"s3", "s3a", "s3n", "rs3"})
@@ -26,7 +27,7 @@ _OPS: Final = {
 # Presigned URLs: the bucket stands in the host's name.
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/VirtualHosting.html
 _S3_HOST: Final = re.compile(r"(?:(?P<bucket>.+)\.)?(?P<rest>s3(?:[.-][a-z0-9-]+)?\.amazonaws\.com(?:\.cn)?)")
-_AZURE_HOST: Final = re.compile(r"(?P<account>[a-z0-9-]+)\.(?:blob|dfs)\.(?P<rest>.+)")
+_AZURE_HOST: Final = re.compile(r"[a-z0-9-]+\.(?:[a-z0-9-]+\.)?(?:blob|dfs)\..+")
 
 
 def op_class_of(op: str) -> OpClass:
@@ -105,8 +106,11 @@ def _http_place(scheme: str, rest: str, endpoint: str | None) -> tuple[str, str,
     if s3 := _S3_HOST.fullmatch(host):
         store = endpoint or f"{scheme}://{s3['rest']}"
         return (store, "", s3["bucket"], path) if s3["bucket"] else (store, "", first, key)
-    if azure := _AZURE_HOST.fullmatch(host):
-        return endpoint or _azure_endpoint(azure["account"], azure["rest"]), azure["account"], first, key
+    if _AZURE_HOST.fullmatch(host):
+        return *_azure_store(endpoint or origin), first, key
+    if (account_url := _azure_endpoint()) and f"{origin}/{path}".startswith(f"{account_url}/"):
+        container, _, key = f"{origin}/{path}"[len(account_url) + 1 :].partition("/")
+        return *_azure_store(account_url), container, key
     if origin == _GOOGLE_ENDPOINT or origin == normal_endpoint(endpoint or _s3_endpoint()):
         return origin, "", first, key
     return origin, "", "", ""
@@ -114,14 +118,28 @@ def _http_place(scheme: str, rest: str, endpoint: str | None) -> tuple[str, str,
 
 def _azure_place(host: str, key: str, endpoint: str | None) -> tuple[str, str, str, str]:
     """Return the place of `container@account.dfs.core.windows.net/key`, or of adlfs's short `container/key`."""
-    container, found, service = host.partition("@")
-    if found and (azure := _AZURE_HOST.fullmatch(service.lower())):
-        return endpoint or _azure_endpoint(azure["account"], azure["rest"]), azure["account"], container, key
-    # The variable that adlfs reads.
-    account = os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
-    return endpoint or (_azure_endpoint(account, "core.windows.net") if account else ""), account, container, key
+    container, _, service = host.partition("@")
+    named = f"https://{service}" if "." in service else ""
+    return *_azure_store(endpoint or named or _azure_endpoint()), container, key
 
 
-def _azure_endpoint(account: str, rest: str) -> str:
-    # The dfs and the blob host are two doors of one account, with one limit behind them.
-    return f"https://{account}.blob.{rest}"
+def _azure_store(url: str) -> tuple[str, str]:
+    """Return the endpoint and the account of an account's URL, as a client's requests show them."""
+    if not url:
+        return "", ""
+    found = azure_host(url)
+    return found.endpoint, found.account or unquote(urlsplit(url).path).strip("/").partition("/")[0]
+
+
+def _azure_endpoint() -> str:
+    """Return the URL of the account that adlfs takes where nothing is given, without a slash; "" for none.
+
+    That is the one of AZURE_STORAGE_CONNECTION_STRING, or else of AZURE_STORAGE_ACCOUNT_NAME.
+    """
+    pairs = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "").split(";")
+    told = {name.strip().lower(): value for name, _, value in (pair.partition("=") for pair in pairs)}
+    if given := told.get("blobendpoint"):
+        return given.rstrip("/")
+    account = told.get("accountname") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
+    scheme, suffix = told.get("defaultendpointsprotocol", "https"), told.get("endpointsuffix", "core.windows.net")
+    return f"{scheme}://{account}.blob.{suffix}" if account else ""

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 class AnyWaiter:
     """What a blocked thread and a suspended task have in common; changed with the gate's lock held."""
 
-    __slots__ = ("_awake", "again", "alarm_at", "lane", "path", "permit", "policy", "queued_at")
+    __slots__ = ("_awake", "again", "alarm_at", "blob", "lane", "path", "permit", "policy", "queued_at")
 
-    def __init__(self, path: ScopePath, policy: Policy, again: bool) -> None:
+    def __init__(self, path: ScopePath, policy: Policy, again: bool, blob: str = "") -> None:
         self.path = path
+        self.blob = blob
         self.policy = policy
         self.again = again
         self.lane: Lane | None = None
@@ -92,8 +93,8 @@ class ThreadWaiter(AnyWaiter):
 
     __slots__ = ("event",)
 
-    def __init__(self, path: ScopePath, policy: Policy, again: bool) -> None:
-        super().__init__(path, policy, again)
+    def __init__(self, path: ScopePath, policy: Policy, again: bool, blob: str = "") -> None:
+        super().__init__(path, policy, again, blob)
         self.event = _Bell()
 
     def doze(self, alarm_at: float) -> None:
@@ -111,8 +112,8 @@ class TaskWaiter(AnyWaiter):
 
     __slots__ = ("_loop", "future")
 
-    def __init__(self, path: ScopePath, policy: Policy, again: bool) -> None:
-        super().__init__(path, policy, again)
+    def __init__(self, path: ScopePath, policy: Policy, again: bool, blob: str = "") -> None:
+        super().__init__(path, policy, again, blob)
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[None] = self._loop.create_future()
 

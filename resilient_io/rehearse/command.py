@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -12,24 +13,27 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from importlib.metadata import version
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Final
 
 from resilient_io import __version__, policy
-from resilient_io.rehearse import store, table
+from resilient_io.rehearse import azure_store, s3_store, store, table
+from resilient_io.rehearse.clouds import CLOUDS, S3, Cloud
 from resilient_io.rehearse.fleet import WorkerDied
-from resilient_io.rehearse.job import EPOCHS, Job
+from resilient_io.rehearse.job import Job
 from resilient_io.rehearse.progress import shown
 from resilient_io.rehearse.rehearsal import STOCK, TREATED, Run, rehearse
 
-SUMMARY: Final = "run one training job against a throttled store, with stock s3fs and with this library"
+SUMMARY: Final = "run one training job against a throttled store, with stock s3fs or adlfs and with this library"
 #: Reads a second of the embedded store's hot prefix. moto answers some 300 requests a second on one core.
 CEILING_PER_S: Final = 100.0
 _UNITS: Final = {"": 1, "b": 1, "k": 2**10, "kib": 2**10, "kb": 1000, "m": 2**20, "mib": 2**20, "mb": 1000**2}
+# No user, no query: those are credentials.
+_ENDPOINT: Final = re.compile(r"https?://[^/?#@]+(/[^?#@]*)?")
 #: The largest shard; the job holds one for each thread, and moto all of them.
 LARGEST_SHARD_BYTES: Final = 64 * 2**20
-_NAMED: Final = ("s3fs", "aiobotocore", "botocore", "fsspec", "moto")
 
 
 class CannotRehearse(Exception):
@@ -39,18 +43,26 @@ class CannotRehearse(Exception):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `rehearse`."""
     add = parser.add_argument
+    add("--cloud", choices=[*CLOUDS], default=S3.name, help="s3 (default), or azure: Azure Blob, with stock adlfs")
     add("--ranks", type=_whole(1, 256), default=4, help="processes of the job (4)")
     add("--threads", type=_whole(1, 256), default=8, help="threads of each rank's dataloader (8)")
-    ceiling = "reads a second that the hot prefix serves (100); writes get 3,500/5,500 of it, as S3 documents"
+    ceiling = "reads a second that the hot prefix serves (100); writes get as many, on S3 3,500/5,500 of it"
     add("--ceiling", type=_positive, metavar="PER_S", help=ceiling)
-    add("--shards", type=_whole(1, 1_000_000), default=450, help="objects of the hot prefix, each read twice (450)")
+    add(
+        "--shards",
+        type=_whole(1, 1_000_000),
+        help="objects of the hot prefix, each read once an epoch (450, Azure 900)",
+    )
     add("--shard-size", type=_size, default=64 * 2**10, metavar="SIZE", help="bytes, or 64KiB, 1MiB, ... (64KiB)")
-    add("--parts", type=_whole(1, 10_000), default=48, help="files that each rank writes for a checkpoint (48)")
+    add("--parts", type=_whole(1, 10_000), help="files that each rank writes for a checkpoint (48, Azure 96)")
     add("--seed", type=int, help="seed of order, bytes and latency (default: drawn and printed)")
     add("--only", choices=(STOCK, TREATED), help="one of the two runs")
-    add("--store", choices=("moto", "builtin"), help="what is embedded: moto's S3 (default), or a lighter store")
-    add("--endpoint-url", metavar="URL", help="a real S3 endpoint instead; needs --bucket")
-    add("--bucket", help="bucket at that endpoint; a prefix of its own is written there and deleted afterwards")
+    stores = [name for cloud in CLOUDS.values() for name in cloud.stores]
+    add("--store", choices=stores, help="what is embedded: for S3 moto (default) or a lighter store, for Azure azurite")
+    real = "a real S3 endpoint, or an Azure account (https://ACCOUNT.blob.core.windows.net), instead; needs --bucket"
+    add("--endpoint-url", metavar="URL", help=real)
+    bucket = "bucket or container there; a prefix of its own is written in it and deleted afterwards"
+    add("--bucket", "--container", dest="bucket", help=bucket)
     add("--json", action="store_true", help="print the figures as JSON, and no progress")
 
 
@@ -69,16 +81,30 @@ def run(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """Raise `CannotRehearse` for options that do not go together, and for what is missing on this machine."""
+    cloud = CLOUDS[options.cloud]
+    if options.store is not None and options.store not in cloud.stores:
+        raise CannotRehearse(f"--store {options.store} is not for {cloud.name}: it has {', '.join(cloud.stores)}")
     if (options.endpoint_url is None) != (options.bucket is None):
         raise CannotRehearse("--endpoint-url and --bucket go together: name both, or neither for the embedded store")
     if options.endpoint_url is not None and options.store is not None:
         raise CannotRehearse("--store names an embedded store; leave it out with --endpoint-url")
-    if options.endpoint_url is not None and not re.match(r"https?://[^/]", options.endpoint_url):
-        raise CannotRehearse(f"--endpoint-url must be a URL such as https://s3.example.com, not {options.endpoint_url}")
-    needed = ["s3fs"] if options.endpoint_url or options.store == "builtin" else ["s3fs", "moto", "flask"]
-    missing = [name for name in needed if find_spec(name) is None]
+    if options.endpoint_url is not None and not _ENDPOINT.fullmatch(options.endpoint_url):
+        # What was given is not repeated: it may hold a signature.
+        raise CannotRehearse(
+            f"--endpoint-url must be a URL such as {cloud.endpoint_example}; credentials stand in the environment"
+        )
+    _check_installed(cloud, options)
+    _check_policy(options)
+
+
+def _check_installed(cloud: Cloud, options: argparse.Namespace) -> None:
+    embedded = () if options.endpoint_url else cloud.stores[options.store or cloud.default_store]
+    missing = [name for name in (*cloud.packages, *embedded) if find_spec(name) is None]
     if missing:
-        raise CannotRehearse(f"{', '.join(missing)} not installed; pip install 'resilient-io[s3,cli,testing]'")
+        raise CannotRehearse(f"{', '.join(missing)} not installed; pip install 'resilient-io[{cloud.extras}]'")
+
+
+def _check_policy(options: argparse.Namespace) -> None:
     try:
         policy.reload()
         in_force = policy.resolve()
@@ -89,14 +115,16 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _job(options: argparse.Namespace) -> Job:
-    default = None if options.endpoint_url else CEILING_PER_S
+    cloud, default = CLOUDS[options.cloud], None if options.endpoint_url else CEILING_PER_S
     return Job(
         ranks=options.ranks,
         threads=options.threads,
-        shards=options.shards,
+        shards=options.shards or cloud.shards,
         shard_bytes=options.shard_size,
-        parts=options.parts,
+        parts=options.parts or cloud.parts,
         ceiling_per_s=options.ceiling or default,
+        writes_per_read=cloud.writes_per_read,
+        epochs=cloud.epochs,
         seed=random.SystemRandom().randrange(2**32) if options.seed is None else options.seed,
     )
 
@@ -108,25 +136,37 @@ def _rehearsed(job: Job, options: argparse.Namespace) -> list[Run]:
 
 
 def _place(job: Job, options: argparse.Namespace) -> AbstractContextManager[store.Store]:
-    if options.endpoint_url is None:
-        return store.embedded_store(job, kind=options.store or "moto")
-    return store.real_store(options.endpoint_url, options.bucket, told=_warn)
+    cloud = CLOUDS[options.cloud]
+    if options.endpoint_url is not None:
+        make = s3_store.real_store if cloud is S3 else azure_store.real_store
+        return make(options.endpoint_url, options.bucket, told=partial(_warn, cloud))
+    if cloud is S3:
+        return s3_store.embedded_store(job, kind=options.store or cloud.default_store)
+    return azure_store.embedded_store(job)
 
 
-def _warn(bucket: str, root: str) -> None:
+def _warn(cloud: Cloud, bucket: str, root: str) -> None:
+    where = f"{cloud.scheme}://{bucket}/{root}"
     print(
-        f"This writes under s3://{bucket}/{root} and deletes that prefix afterwards; requests cost what they cost.",
-        file=sys.stderr,
+        f"This writes under {where} and deletes that prefix afterwards; requests cost what they cost.", file=sys.stderr
     )
+
+
+def _where(options: argparse.Namespace) -> str:
+    where: str = options.endpoint_url or options.store or CLOUDS[options.cloud].default_store
+    return where
 
 
 def _title(job: Job, options: argparse.Namespace) -> str:
-    where = options.endpoint_url or options.store or "moto"
+    work = f"{_times(job.epochs, 'epoch')} of {job.shards} shards"
+    saved = f"{_times(job.epochs, 'checkpoint')} of {job.ranks * job.parts} files"
     ceiling = "" if job.ceiling_per_s is None else f", {job.ceiling_per_s:g} reads/s and {_writes(job):g} writes/s"
-    return (
-        f"{job.ranks} ranks x {job.threads} threads, {EPOCHS} epochs of {job.shards} shards and {EPOCHS} checkpoints "
-        f"of {job.ranks * job.parts} files, {where}{ceiling}, seed {job.seed}"
-    )
+    where = f"{_where(options)}{ceiling}, seed {job.seed}"
+    return f"{job.ranks} ranks x {job.threads} threads, {work} and {saved}, {where}"
+
+
+def _times(count: int, name: str) -> str:
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
 def _writes(job: Job) -> int:
@@ -134,22 +174,33 @@ def _writes(job: Job) -> int:
 
 
 def _print(job: Job, runs: Sequence[Run], options: argparse.Namespace) -> None:
-    table.show(runs, title=_title(job, options))
-    for sentence in table.meaning(runs):
+    cloud = CLOUDS[options.cloud]
+    table.show(runs, title=_title(job, options), cloud=cloud)
+    for sentence in table.meaning(runs, cloud=cloud):
         print(sentence)
 
 
 def _print_json(job: Job, runs: Sequence[Run], options: argparse.Namespace) -> None:
+    cloud = CLOUDS[options.cloud]
     found = {
+        "cloud": cloud.name,
         "job": {**job.to_dict(), "operations": job.operations, "write_ceiling_per_s": job.write_ceiling_per_s},
-        "store": options.endpoint_url or options.store or "moto",
+        "store": _where(options),
         "runs": {run.name: run.to_dict() for run in runs},
         "good": all(run.is_good for run in runs if run.name == TREATED),
-        "meaning": table.meaning(runs),
-        "versions": {name: version(name) for name in _NAMED if find_spec(name)} | {"resilient-io": __version__},
+        "meaning": table.meaning(runs, cloud=cloud),
+        "versions": _versions(cloud.versions) | {"resilient-io": __version__},
         "machine": {"python": platform.python_version(), "system": platform.system(), "cpus": os.cpu_count()},
     }
     print(json.dumps(found, indent=2))
+
+
+def _versions(names: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for name in names:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def _whole(least: int, most: int) -> Callable[[str], int]:

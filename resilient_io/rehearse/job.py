@@ -10,7 +10,7 @@ from typing import Any, Final
 
 #: S3 documents 5,500 reads and 3,500 writes a second for each prefix; the ceilings here keep the proportion.
 WRITES_PER_READ: Final = 3500 / 5500
-#: Epochs, and so checkpoints, of a run.
+#: Epochs, and so checkpoints, of a run where nothing else is said.
 EPOCHS: Final = 2
 #: Seconds of its rate that a quiet prefix of the embedded store saves up.
 BURST_S: Final = 0.5
@@ -20,9 +20,10 @@ BURST_S: Final = 0.5
 class Job:
     """What a run does; the same for every run of a rehearsal.
 
-    Each epoch reads each of `shards` objects of `shard_bytes` once, in an order drawn from `seed`, dealt out to `ranks`
-    processes of `threads` threads. Then each rank writes `parts` files of `shard_bytes` as its part of the
-    checkpoint. `ceiling_per_s`: reads a second of the shards' prefix, None if it is not known.
+    Each of `epochs` reads each of `shards` objects of `shard_bytes` once, in an order drawn from `seed`, dealt out to
+    `ranks` processes of `threads` threads. Then each rank writes `parts` files of `shard_bytes` as its part of the
+    checkpoint. `ceiling_per_s`: reads a second of the shards' prefix, None if it is not known; that of the
+    checkpoints' prefix takes `writes_per_read` times as many writes.
     """
 
     ranks: int
@@ -33,21 +34,23 @@ class Job:
     ceiling_per_s: float | None
     seed: int
     root: str = ""
+    writes_per_read: float = WRITES_PER_READ
+    epochs: int = EPOCHS
 
     @property
     def phases(self) -> tuple[str, ...]:
         """The phases in order; all ranks begin one together."""
-        return tuple(f"{kind} {epoch}" for epoch in range(EPOCHS) for kind in ("read", "checkpoint"))
+        return tuple(f"{kind} {epoch}" for epoch in range(self.epochs) for kind in ("read", "checkpoint"))
 
     @property
     def operations(self) -> int:
         """Operations of a run."""
-        return EPOCHS * (self.shards + self.ranks * self.parts)
+        return self.epochs * (self.shards + self.ranks * self.parts)
 
     @property
     def write_ceiling_per_s(self) -> float | None:
         """Writes a second of the checkpoints' prefix, None if it is not known."""
-        return None if self.ceiling_per_s is None else self.ceiling_per_s * WRITES_PER_READ
+        return None if self.ceiling_per_s is None else self.ceiling_per_s * self.writes_per_read
 
     @property
     def ideal_s(self) -> float | None:
@@ -56,7 +59,7 @@ class Job:
             return None
         reading_s = max(0.0, self.shards / self.ceiling_per_s - BURST_S)
         writing_s = max(0.0, self.ranks * self.parts / self.write_ceiling_per_s - BURST_S)
-        return EPOCHS * (reading_s + writing_s)
+        return self.epochs * (reading_s + writing_s)
 
     def shard_key(self, number: int) -> str:
         """Return the key of a shard; all stand in one prefix, which is what makes it hot."""
@@ -68,7 +71,7 @@ class Job:
 
     def part_keys(self, run: str) -> list[str]:
         """Return the keys of all files that a run writes."""
-        places = product(range(EPOCHS), range(self.ranks), range(self.parts))
+        places = product(range(self.epochs), range(self.ranks), range(self.parts))
         return [self.part_key(run, *place) for place in places]
 
     def shards_of(self, epoch: int, rank: int) -> list[int]:

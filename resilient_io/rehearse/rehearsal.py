@@ -73,13 +73,13 @@ def _fill(steward: Fleet, job: Job, store: Store, progress: Progress) -> None:
     if store.is_embedded and job.ceiling_per_s is not None and reached_per_s < job.ceiling_per_s:
         progress.note(
             f"this machine writes only {reached_per_s:.0f} objects/s to the embedded store at present, below the "
-            f"ceiling of {job.ceiling_per_s:g}/s: the figures will speak of the machine; a lower --ceiling, or "
-            "--store builtin, takes less of it"
+            f"ceiling of {job.ceiling_per_s:g}/s: the figures will speak of the machine; a lower --ceiling "
+            "takes less of it"
         )
 
 
 def _run(name: str, steward: Fleet, job: Job, store: Store, progress: Progress) -> Run:
-    progress.begin({STOCK: "stock s3fs", TREATED: "resilient-io"}[name], job.operations)
+    progress.begin(f"stock {store.cloud.library}" if name == STOCK else "resilient-io", job.operations)
     with _fleet(name, job, store) as fleet:
         store.start_counting()
         phases = [fleet.run(phase, watch=_watcher(progress)) for phase in job.phases]
@@ -101,6 +101,7 @@ def _fleet(name: str, job: Job, store: Store) -> Fleet:
     is_steward = name == STEWARD
     shared = {
         "run": name,
+        "cloud": store.cloud.name,
         "job": job.to_dict(),
         "bucket": store.bucket,
         "storage_options": dict(store.steward_options if is_steward else store.storage_options),

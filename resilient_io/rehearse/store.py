@@ -1,18 +1,19 @@
-"""Where a rehearsal takes place: an embedded store with ceilings, or a prefix of a real bucket."""
+"""Where a rehearsal takes place: an embedded store with ceilings, or a prefix of a real bucket (on Azure: container).
+
+s3_store and azure_store make them.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import http.client as http_client
 import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
-from resilient_io.rehearse.fleet import interrupts_held
+from resilient_io.rehearse.clouds import Cloud
 from resilient_io.rehearse.job import BURST_S, Job
 from resilient_io.rehearse.outcomes import Requests
 
@@ -21,13 +22,6 @@ ROOT = "resilient-io-rehearse-"
 #: Seconds that each answer of the embedded store takes besides its work; S3's first byte takes tens of milliseconds.
 LATENCY_S = 0.02
 EMBEDDED_BUCKET = "rehearsal"
-_LOCAL = {
-    "AWS_CONFIG_FILE": os.devnull,
-    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-    "AWS_EC2_METADATA_DISABLED": "true",
-    "NO_PROXY": "127.0.0.1",
-    "no_proxy": "127.0.0.1",
-}
 
 
 class StoreUnusable(Exception):
@@ -37,13 +31,14 @@ class StoreUnusable(Exception):
 class Store(Protocol):
     """What the runs need of a store."""
 
+    cloud: Cloud
     bucket: str
     root: str
     is_embedded: bool
 
     @property
     def storage_options(self) -> Mapping[str, Any]:
-        """What the job's processes give to `fsspec.filesystem("s3", ...)`."""
+        """What the job's processes give to `fsspec.filesystem(cloud.scheme, ...)`."""
 
     @property
     def steward_options(self) -> Mapping[str, Any]:
@@ -60,24 +55,32 @@ class Store(Protocol):
 
 
 class EmbeddedStore:
-    """A store of this machine behind a `FaultServer`."""
+    """A store of this machine behind a `FaultServer`, which `control` drives.
+
+    `options` lead through the server and its ceilings, `back_door` past it if another server stands behind it.
+    """
 
     root = ""
     bucket = EMBEDDED_BUCKET
     is_embedded = True
 
-    def __init__(self, control: Any, back_door_url: str, plan: Any) -> None:
-        self._control, self._back_door_url, self._plan = control, back_door_url, plan
+    def __init__(
+        self, cloud: Cloud, job: Job, control: Any, *, options: Mapping[str, Any], back_door: Mapping[str, Any]
+    ) -> None:
+        self.cloud = cloud
+        self._control, self._plan = control, _plan(job)
+        self._options, self._back_door = options, back_door
+        control.configure(self._plan)
 
     @property
     def storage_options(self) -> Mapping[str, Any]:
         """What reaches the store through its ceilings."""
-        return _options(self._control.url)
+        return self._options
 
     @property
     def steward_options(self) -> Mapping[str, Any]:
-        """What reaches the store past the `FaultServer`, if another server stands behind it."""
-        return _options(self._back_door_url)
+        """What reaches the store past them, if there is such a door."""
+        return self._back_door
 
     def start_counting(self) -> None:
         """Reset the server's counters and fill its buckets of tokens."""
@@ -100,27 +103,29 @@ class EmbeddedStore:
             self._control.configure(self._plan)
 
 
-class BucketStore:
+class PrefixStore:
     """A prefix of its own in a real bucket, cleared by `clear`; requests are counted by the clients."""
 
     is_embedded = False
 
-    def __init__(self, endpoint_url: str, bucket: str) -> None:
-        self.bucket, self.root = bucket, f"{ROOT}{secrets.token_hex(4)}/"
-        self._endpoint_url = endpoint_url
-        self._fs = _filesystem(self.storage_options)
+    def __init__(
+        self, cloud: Cloud, *, endpoint_url: str, bucket: str, options: Mapping[str, Any], filesystem: Any
+    ) -> None:
+        self.cloud, self.bucket, self.root = cloud, bucket, f"{ROOT}{secrets.token_hex(4)}/"
+        self._endpoint_url, self._options, self._fs = endpoint_url, options, filesystem
 
     def check(self) -> None:
         """Write one object; `StoreUnusable` where that does not work."""
         try:
             self._fs.pipe_file(f"{self.bucket}/{self.root}can-it-be-written", b"")
-        except Exception as error:  # botocore's, s3fs's, aiohttp's: whatever it is, the user must see it
-            raise StoreUnusable(f"cannot write to s3://{self.bucket} at {self._endpoint_url}: {error}") from error
+        except Exception as error:  # of the SDK, the filesystem, aiohttp: whatever it is, the user must see it
+            where = f"{self.cloud.scheme}://{self.bucket} at {self._endpoint_url}"
+            raise StoreUnusable(f"cannot write to {where}: {error}") from error
 
     @property
     def storage_options(self) -> Mapping[str, Any]:
-        """The endpoint; credentials and region come from where botocore finds them."""
-        return {"endpoint_url": self._endpoint_url, "skip_instance_cache": True}
+        """What the SDK does not find by itself, such as the endpoint."""
+        return self._options
 
     @property
     def steward_options(self) -> Mapping[str, Any]:
@@ -147,35 +152,12 @@ class BucketStore:
             if self._fs.find(path):
                 self._fs.rm(path, recursive=True)
         except Exception as error:  # as above
-            raise StoreUnusable(f"could not delete s3://{path}/, please do: {error}") from error
+            raise StoreUnusable(f"could not delete {self.cloud.scheme}://{path}/, please do: {error}") from error
 
 
 @contextlib.contextmanager
-def embedded_store(job: Job, *, kind: str) -> Iterator[EmbeddedStore]:
-    """Start moto ("moto") or the built-in store ("builtin") behind its ceilings, with an empty bucket."""
-    from resilient_io.testing import FaultServerProcess
-    from resilient_io.testing.moto_process import MotoServer
-
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_no_settings_of_the_user())
-        with interrupts_held():
-            moto = MotoServer() if kind == "moto" else None
-            if moto is not None:
-                stack.callback(moto.stop)
-            server = FaultServerProcess(upstream=moto.url if moto else None)
-            server.start()
-            stack.callback(server.stop)
-        back_door_url = moto.url if moto else server.url
-        _make_bucket(back_door_url)
-        plan = _plan(job)
-        server.configure(plan)
-        yield EmbeddedStore(server, back_door_url, plan)
-
-
-@contextlib.contextmanager
-def real_store(endpoint_url: str, bucket: str, *, told: Callable[[str, str], None]) -> Iterator[BucketStore]:
-    """Give a prefix of a bucket, and delete it afterwards, whatever happened; `told` hears bucket and prefix before."""
-    store = BucketStore(endpoint_url, bucket)
+def prefix_of(store: PrefixStore, *, told: Callable[[str, str], None]) -> Iterator[PrefixStore]:
+    """Give the prefix of a bucket, and delete it afterwards, whatever happened; `told` hears of both before."""
     told(store.bucket, store.root)
     try:
         store.check()
@@ -188,12 +170,12 @@ def real_store(endpoint_url: str, bucket: str, *, told: Callable[[str, str], Non
 
 
 @contextlib.contextmanager
-def _no_settings_of_the_user() -> Iterator[None]:
-    """Take the user's AWS settings out of this process and its children: here no profile or retry mode applies."""
+def settings_of_the_user_removed(prefixes: tuple[str, ...], local: Mapping[str, str]) -> Iterator[None]:
+    """Take the user's settings of a cloud out of this process and its children, and put `local` there meanwhile."""
     before = dict(os.environ)
-    for name in [name for name in before if name.startswith(("AWS_", "BOTO_"))]:
+    for name in [name for name in before if name.startswith(prefixes)]:
         del os.environ[name]
-    os.environ.update(_LOCAL)
+    os.environ.update({"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", **local})
     try:
         yield
     finally:
@@ -214,31 +196,3 @@ def _plan(job: Job) -> Any:
         latency=Latency(base_s=LATENCY_S),
         seed=job.seed,
     )
-
-
-def _options(url: str) -> dict[str, Any]:
-    return {
-        "key": "rehearsal",
-        "secret": "rehearsal",
-        "endpoint_url": url,
-        "client_kwargs": {"region_name": "us-east-1"},
-        "skip_instance_cache": True,
-    }
-
-
-def _filesystem(options: Mapping[str, Any]) -> Any:
-    from resilient_io.aws.filesystem import ResilientS3FileSystem
-
-    return ResilientS3FileSystem(**options)
-
-
-def _make_bucket(url: str) -> None:
-    """Make the bucket; neither of the embedded stores asks for a signature."""
-    http = http_client.HTTPConnection(urlsplit(url).netloc, timeout=30)
-    try:
-        http.request("PUT", f"/{EMBEDDED_BUCKET}")
-        status = http.getresponse().status
-    finally:
-        http.close()
-    if status != 200:
-        raise StoreUnusable(f"the embedded store did not make a bucket: status {status}")

@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Final
 
+from resilient_io.rehearse.clouds import S3, Cloud
 from resilient_io.rehearse.outcomes import Figures
 from resilient_io.rehearse.rehearsal import STOCK, TREATED, Run
 
-_HEADS: Final = {STOCK: "stock s3fs", TREATED: "resilient-io"}
-_CHANGE: Final = (
-    "To get this in your own code, put `import resilient_io; resilient_io.install()` before the first s3:// URL is "
-    "opened, in every process, or write rs3:// for s3://."
-)
+
+def _change(cloud: Cloud) -> str:
+    return (
+        "To get this in your own code, put `import resilient_io; resilient_io.install()` before the first "
+        f"{cloud.scheme}:// URL is opened, in every process, or write {cloud.own_scheme}:// for {cloud.scheme}://."
+    )
 
 
 def _makespan(figures: Figures) -> str:
@@ -35,18 +37,20 @@ _ROWS: Final[Mapping[str, Callable[[Figures], str]]] = {
 }
 
 
-def rows(runs: Sequence[Run]) -> list[list[str]]:
+def rows(runs: Sequence[Run], *, cloud: Cloud = S3) -> list[list[str]]:
     """Return the table as texts, its heading first."""
-    table = [["", *(_HEADS[run.name] for run in runs)]]
+    heads = {STOCK: f"stock {cloud.library}", TREATED: "resilient-io"}
+    table = [["", *(heads[run.name] for run in runs)]]
     return table + [[name, *(text(run.figures) for run in runs)] for name, text in _ROWS.items()]
 
 
-def show(runs: Sequence[Run], *, title: str) -> None:
+def show(runs: Sequence[Run], *, title: str, cloud: Cloud = S3) -> None:
     """Print the table, by rich where it is installed."""
+    table = rows(runs, cloud=cloud)
     if find_spec("rich") is None:
-        print(plain(rows(runs), title=title))
+        print(plain(table, title=title))
     else:
-        _show_by_rich(rows(runs), title=title)
+        _show_by_rich(table, title=title)
 
 
 def plain(table: Sequence[Sequence[str]], *, title: str) -> str:
@@ -74,17 +78,17 @@ def _show_by_rich(table: Sequence[Sequence[str]], *, title: str) -> None:
     Console().print(shown)
 
 
-def meaning(runs: Sequence[Run]) -> list[str]:
+def meaning(runs: Sequence[Run], *, cloud: Cloud = S3) -> list[str]:
     """Return two sentences: what the figures mean, and what to change."""
     by_name = {run.name: run.figures for run in runs}
     stock, treated = by_name.get(STOCK), by_name.get(TREATED)
     if treated is None:
         assert stock is not None
-        return [f"On this store stock s3fs {_what_it_did(stock)}.", _CHANGE]
+        return [f"On this store stock {cloud.library} {_what_it_did(stock)}.", _change(cloud)]
     if treated.failed or treated.wrong_bytes:
         return [f"resilient-io {_what_it_did(treated)}: it did not do what it is for.", _what_failed(treated)]
-    beside = f"; stock s3fs {_what_it_did(stock)}" if stock is not None else ""
-    return [f"On the same store resilient-io {_what_it_did(treated)}{beside}.", _CHANGE]
+    beside = f"; stock {cloud.library} {_what_it_did(stock)}" if stock is not None else ""
+    return [f"On the same store resilient-io {_what_it_did(treated)}{beside}.", _change(cloud)]
 
 
 def _what_it_did(one: Figures) -> str:

@@ -6,12 +6,13 @@ which fills the store before the runs and checks what they wrote, is such a proc
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from resilient_io.rehearse.clouds import CLOUDS, S3
+from resilient_io.rehearse.counting import counted
 from resilient_io.rehearse.crew import Crew, Work, serve
 from resilient_io.rehearse.job import Job
 
@@ -21,6 +22,7 @@ class Rank:
     """A rank: its filesystem, and where the job's keys stand."""
 
     fs: Any
+    scheme: str
     job: Job
     rank: int
     bucket: str
@@ -63,7 +65,7 @@ class Rank:
         return data
 
     def _url(self, key: str) -> str:
-        return f"s3://{self.bucket}/{key}"
+        return f"{self.scheme}://{self.bucket}/{key}"
 
 
 def prepare(task: Mapping[str, Any]) -> Crew:
@@ -74,41 +76,14 @@ def prepare(task: Mapping[str, Any]) -> Crew:
         resilient_io.install()
     import fsspec
 
-    counts = _counter()
-    fs = fsspec.filesystem("s3", **task["storage_options"])
-    fs.connect()
+    cloud = CLOUDS[task["cloud"]]
+    counts = counted(cloud.name)
+    fs = fsspec.filesystem(cloud.scheme, **task["storage_options"])
+    if cloud is S3:
+        fs.connect()  # adlfs has its client from the start
     job = Job.from_dict(task["job"])
-    rank = Rank(fs=fs, job=job, rank=task["rank"], bucket=task["bucket"], run=task["run"])
+    rank = Rank(fs=fs, scheme=cloud.scheme, job=job, rank=task["rank"], bucket=task["bucket"], run=task["run"])
     return Crew(threads=job.threads, phase=rank.works, counts=counts)
-
-
-def _counter() -> Callable[[], Mapping[str, int]]:
-    """Count the requests and refusals of this process's S3 clients, anew each time that the counts are asked for.
-
-    At the sessions, because s3fs may make its client more than once.
-    """
-    import botocore
-
-    counts: Counter[str] = Counter()
-
-    def sent(**event: Any) -> None:
-        counts["sent"] += 1
-
-    def answered(response_dict: Mapping[str, Any], **event: Any) -> None:
-        if response_dict.get("status_code") in (429, 503):
-            counts["refused"] += 1
-
-    def taken() -> Mapping[str, int]:
-        nonlocal counts
-        taken, counts = counts, Counter()
-        return taken
-
-    def watch(session: Any) -> None:
-        session.register("before-send.s3", sent)
-        session.register("response-received.s3", answered)
-
-    botocore.register_initializer(watch)
-    return taken
 
 
 if __name__ == "__main__":

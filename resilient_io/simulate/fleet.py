@@ -12,12 +12,14 @@ import random
 from collections import deque
 from dataclasses import dataclass
 
+from resilient_io.control import fleet_split, joining
 from resilient_io.control import law as law_of
 from resilient_io.control.law import LAW, Constants
+from resilient_io.simulate.hub import Cluster, ModelHub
 from resilient_io.simulate.measure import Result
 from resilient_io.simulate.store import ModelStore, Store
 
-_SERVED, _REFUSED, _RETRY, _WAKE = range(4)
+_SERVED, _REFUSED, _RETRY, _WAKE, _EXCHANGE, _HEARD = range(6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,8 @@ class Fleet:
     """Operations that each process keeps going: threads or tasks."""
     sharing: int = 1
     """Processes that step one record together."""
+    cluster: Cluster | None = None
+    """How the records hear of each other; None: not at all."""
     share: float | None = None
     """What the law is told of the part of the fleet that each record stands for, true or not; None: nothing."""
     operations: int | None = None
@@ -68,6 +72,11 @@ class _Simulation:
         self._events: list[tuple[float, int, int, _Operation | int]] = []
         self._order = 0
         self._pending = 0
+        self._moved_at = [-math.inf] * records
+        self._had = [(0.0, 0.0)] * records
+        self._said: dict[int, fleet_split.Entry] = {}
+        self._heard: dict[int, fleet_split.Sums | None] = {}
+        self._hub = ModelHub(fleet.cluster, self._rng) if fleet.cluster is not None else None
         self._result = Result(processes=fleet.processes, seconds=seconds - warm_s, done=[0] * fleet.processes)
         self._result.served_by_second = [0] * (int(seconds) + 1)
 
@@ -79,6 +88,7 @@ class _Simulation:
                 self._push(start, _RETRY, _Operation(process, start))
                 self._pending += 1
                 self._left[process] -= 1
+        self._begin_exchanges()
         while self._events and self._pending:
             now, _, kind, what = heapq.heappop(self._events)
             if now > self._end_s:
@@ -91,9 +101,56 @@ class _Simulation:
         self._order += 1
         heapq.heappush(self._events, (at_s, self._order, kind, what))
 
+    def _begin_exchanges(self) -> None:
+        if self._hub is not None:
+            for record in range(len(self._records)):
+                self._push(self._hub.first_s(), _EXCHANGE, record)
+
+    def _exchange(self, record: int, now: float) -> None:
+        """A node says what it has; the answer comes after the latency."""
+        assert self._hub is not None
+        rec, members, backlog = self._records[record], self._members(record), self._has_backlog(record)
+        gain = fleet_split.gain_after(now - self._moved_at[record])
+        had = fleet_split.proven(rec, now, *self._had[record])
+        self._had[record] = (had, now)
+        said = self._said[record] = fleet_split.entry_of(rec, now, members, backlog, had=had, gain=gain)
+        self._heard[record] = self._hub.exchange(record, said, now)
+        self._push(now + self._hub.latency_s, _HEARD, record)
+
+    def _hear(self, record: int, now: float) -> None:
+        """Move by what came back, and plan the next exchange."""
+        assert self._hub is not None
+        others = self._heard.pop(record)
+        if others is not None:
+            self._move(record, now, others)
+        self._push(now + self._hub.pause_s(len(self._records)), _EXCHANGE, record)
+
+    def _move(self, record: int, now: float, others: fleet_split.Sums) -> None:
+        rec, members = self._records[record], self._members(record)
+        if rec[law_of.LIMITED] != 0.0:
+            rec[law_of.SHARE] = fleet_split.share(members, others)
+            self._moved_at[record] = now
+            fleet_split.move(rec, now, self._said[record], others)
+        elif rec[law_of.IN_FLIGHT] > 0.0 and fleet_split.hears_of_limit(others):
+            row = joining.row_of(rec, now, rec[law_of.IN_FLIGHT])
+            rec[:] = fleet_split.enter_heard([row], now, members, others)
+        else:
+            rec[law_of.SHARE] = fleet_split.share(members, others)
+
+    def _members(self, record: int) -> float:
+        return float(min(self._fleet.sharing, self._fleet.processes - record * self._fleet.sharing))
+
+    def _has_backlog(self, record: int) -> bool:
+        return bool(self._again[record] or self._new[record])
+
     def _step(self, now: float, kind: int, what: _Operation | int) -> None:
         if isinstance(what, int):
-            if self._wake_at[what] == now:
+            if kind == _EXCHANGE:
+                self._exchange(what, now)
+            elif kind == _HEARD:
+                self._hear(what, now)
+                self._pump(what, now)
+            elif self._wake_at[what] == now:
                 self._wake_at[what] = -1.0
                 self._pump(what, now)
             return
@@ -130,7 +187,7 @@ class _Simulation:
         self._push(now + after_s, _SERVED if served else _REFUSED, operation)
 
     def _served(self, record: int, now: float, operation: _Operation) -> None:
-        backlog = bool(self._again[record] or self._new[record])
+        backlog = self._has_backlog(record)
         if self._fleet.limited:
             law_of.on_success(self._records[record], now, operation.sent_at, backlog=backlog, law=self._fleet.law)
         result = self._result

@@ -6,7 +6,8 @@
         ceilings=(Ceiling(rate_per_s=100, burst_s=0.5),),        # each prefix and class
         rules=(FaultRule(action=FaultAction.RESET_AFTER, match=Match(op="PutObject"), calls=(1,)),),
     )
-    with FaultServer(plan) as server:                            # or upstream="http://127.0.0.1:5000"
+    with FaultServer(plan) as server:                            # or upstream="http://127.0.0.1:5000",
+                                                                 # and protocol="azure" before an AzuriteServer
         client = boto3.client("s3", endpoint_url=server.url, ...)
         ...
         assert server.stats().count(op="PutObject", status=503) == 0
@@ -26,6 +27,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .azure import AccountLimit as AccountLimit
+    from .azure import AzureProtocol as AzureProtocol
+    from .azure import account_ceiling as account_ceiling
+    from .azure import blob_ceiling as blob_ceiling
+    from .azurite_process import AzuriteMissing as AzuriteMissing
+    from .azurite_process import AzuriteServer as AzuriteServer
+    from .azurite_process import StorageAccount as StorageAccount
     from .clock import Clock as Clock
     from .clock import ManualClock as ManualClock
     from .faultserver import FaultServer as FaultServer
@@ -44,6 +52,13 @@ if TYPE_CHECKING:
     from .s3 import S3Protocol as S3Protocol
 
 _HOMES = {
+    "AccountLimit": "azure",
+    "AzureProtocol": "azure",
+    "account_ceiling": "azure",
+    "blob_ceiling": "azure",
+    "AzuriteMissing": "azurite_process",
+    "AzuriteServer": "azurite_process",
+    "StorageAccount": "azurite_process",
     "Clock": "clock",
     "ManualClock": "clock",
     "FaultServer": "faultserver",

@@ -11,9 +11,10 @@ import threading
 from collections.abc import Sequence
 
 from .admin import fill
+from .azure import account_ceiling
 from .child import wait_for_stdin_to_end
 from .engine import Engine
-from .faultserver import build_engine
+from .faultserver import PROTOCOLS, build_engine
 from .listening import Listener
 from .plan import Ceiling, FaultAction, FaultPlan, FaultRule, Latency, Refusal
 
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     The first line of standard output is a JSON object: url, port, seed.
     """
     options = _parser().parse_args(arguments)
-    engine = build_engine(plan_of(options), upstream=options.upstream)
+    engine = build_engine(plan_of(options), upstream=options.upstream, protocol=options.protocol)
     for text in options.fill:
         bucket, count, size = text.split(":")
         fill(engine, bucket=bucket, count=int(count), size_bytes=int(size))
@@ -39,9 +40,12 @@ def plan_of(options: argparse.Namespace) -> FaultPlan:
     """Return the plan that the options describe; `--plan` alone gives all of it."""
     if options.plan is not None:
         return FaultPlan.from_json(_text(options.plan))
+    shape = {"burst_s": options.burst_s, "refusal_cost": options.refusal_cost}
     ceilings: tuple[Ceiling, ...] = ()
     if options.ceiling is not None:
-        ceilings = (Ceiling(rate_per_s=options.ceiling, burst_s=options.burst_s, refusal_cost=options.refusal_cost),)
+        ceilings += (Ceiling(rate_per_s=options.ceiling, **shape),)
+    if options.account_ceiling is not None:
+        ceilings += (account_ceiling(options.account_ceiling, **shape),)
     rules = [
         FaultRule(action=action, probability=share)
         for action, share in (
@@ -63,13 +67,15 @@ def plan_of(options: argparse.Namespace) -> FaultPlan:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m resilient_io.testing.faultserver",
-        description="An S3 store that throttles and fails on demand, or a proxy before one.",
+        description="An S3 store that throttles and fails on demand, or a proxy before one (of Azure Blob too).",
     )
     add = parser.add_argument
     add("--upstream", metavar="URL", help="stand before this endpoint (default: a store in memory)")
+    add("--protocol", choices=PROTOCOLS, default="s3", help="what is spoken (s3); azure needs --upstream")
     add("--port", type=int, default=0, help="port on 127.0.0.1 (default 0: a free one)")
     add("--plan", metavar="JSON|@FILE", help="a whole FaultPlan; the options below are then ignored")
     add("--ceiling", type=float, metavar="PER_S", help="requests a second for each prefix and class")
+    add("--account-ceiling", type=float, metavar="PER_S", help="requests a second for each Azure account")
     add("--burst-s", type=float, default=1.0, help="seconds of the rate that a quiet prefix saves up (1.0)")
     add("--refusal-cost", type=float, default=0.0, help="part of a request that a refusal costs (0)")
     add("--retry-after-s", type=float, help="Retry-After header of refusals")

@@ -33,7 +33,10 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What a request asks of a store. `op` is the SDK's name; `prefix` is what ceilings count by."""
+    """What a request asks of a store. `op` is the SDK's name; `prefix` is what ceilings count by.
+
+    `bucket` is a container on Azure; `account` is Azure's only.
+    """
 
     op: str
     op_class: str
@@ -41,6 +44,7 @@ class Call:
     key: str = ""
     prefix: str = ""
     attempt: str = ""
+    account: str = ""
 
 
 @dataclass(slots=True, kw_only=True)

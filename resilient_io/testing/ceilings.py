@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .calls import Call
 from .plan import Ceiling, Match, Outage
@@ -56,12 +56,13 @@ class Gatekeeper:
         """The ceilings as they stand."""
         return tuple(self._ceilings)
 
-    def admit(self, call: Call, now: float) -> str | None:
-        """Return None if the call may pass, or else the name of what refuses it."""
-        if self._outages and self._in_outage(call, now):
-            return "outage"
+    def admit(self, call: Call, now: float) -> Ceiling | Outage | None:
+        """Return None if the call may pass, or else what refuses it."""
+        outage = self._outage_of(call, now) if self._outages else None
+        if outage is not None:
+            return outage
         found = list(self._found(call, now))
-        short = next((ceiling.name for ceiling, bucket in found if bucket.tokens < _WHOLE), None)
+        short = next((ceiling for ceiling, bucket in found if bucket.tokens < _WHOLE), None)
         for ceiling, bucket in found:
             cost = 1.0 if short is None else ceiling.refusal_cost
             bucket.tokens = max(0.0, bucket.tokens - cost)
@@ -84,11 +85,12 @@ class Gatekeeper:
         """Forget every outage, running or planned."""
         self._outages.clear()
 
-    def _in_outage(self, call: Call, now: float) -> bool:
+    def _outage_of(self, call: Call, now: float) -> Outage | None:
         since_s = now - self._started_s
-        return any(
-            one.start_s <= since_s < one.start_s + one.duration_s and one.match.fits(call) for one in self._outages
-        )
+        for one in self._outages:
+            if one.start_s <= since_s < one.start_s + one.duration_s and one.match.fits(call):
+                return one
+        return None
 
     def _found(self, call: Call, now: float) -> Iterable[tuple[Ceiling, Bucket]]:
         for ceiling, buckets in zip(self._ceilings, self._buckets, strict=True):
@@ -103,11 +105,4 @@ class Gatekeeper:
 
 
 def _with_rate(old: Ceiling, rate_per_s: float, burst_s: float | None) -> Ceiling:
-    return Ceiling(
-        rate_per_s=rate_per_s,
-        burst_s=old.burst_s if burst_s is None else burst_s,
-        match=old.match,
-        per=old.per,
-        refusal_cost=old.refusal_cost,
-        name=old.name,
-    )
+    return replace(old, rate_per_s=rate_per_s, burst_s=old.burst_s if burst_s is None else burst_s)

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,20 @@ STOP_TIMEOUT_S = 5.0
 
 
 class Child:
-    """`python -m module arguments...`; it must stop when its standard input ends."""
+    """`python -m module arguments...`, or another `program`; it must stop when its standard input ends."""
 
-    def __init__(self, module: str, arguments: Sequence[str] = ()) -> None:
-        command = [sys.executable, "-m", module, *arguments]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment())
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str] = (),
+        *,
+        program: Sequence[str] = (sys.executable, "-m"),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        command = [*program, module, *arguments]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**_environment(), **(environment or {})}
+        )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:

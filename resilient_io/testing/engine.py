@@ -14,14 +14,14 @@ from .calls import Backend, Call, Head, Reply, StoreProtocol
 from .ceilings import Gatekeeper
 from .injector import Injector, drawn_seed
 from .ledger import LOG_LIMIT, Exchange, Ledger, Stats
-from .plan import Ceiling, FaultAction, FaultPlan, FaultRule, Match
+from .plan import Ceiling, FaultAction, FaultPlan, FaultRule, Match, Outage, Refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What becomes of a call: refused by `refused_by`, hit by `rule`, or neither; after `latency_s`."""
 
-    refused_by: str | None = None
+    refused_by: Ceiling | Outage | None = None
     rule: FaultRule | None = None
     latency_s: float = 0.0
 
@@ -92,20 +92,24 @@ class Engine:
         refused_by = self.gatekeeper.admit(call, self.now())
         latency_s = self._injector.latency_s(self.plan.latency)
         if refused_by is not None:
-            own_s = self.plan.refusal.latency_s
+            own_s = self.refusal_of(refused_by).latency_s
             return Decision(refused_by=refused_by, latency_s=latency_s if own_s is None else own_s)
         return Decision(rule=self._injector.choose(call), latency_s=latency_s)
 
-    def refusal(self, head: Head, call: Call, request_id: str) -> Reply:
-        """Return the answer of a ceiling."""
-        refusal = self.plan.refusal
+    def refusal_of(self, refused_by: Ceiling | Outage) -> Refusal:
+        """Return how a ceiling or an outage says no."""
+        own = refused_by.refusal if isinstance(refused_by, Ceiling) else None
+        return own or self.plan.refusal
+
+    def refused(self, head: Head, call: Call, refusal: Refusal, request_id: str) -> Reply:
+        """Return the answer of a ceiling or an outage."""
         status, code = self.protocol.refusal()
         reply = self.protocol.error(
             head,
             call,
             status=refusal.status or status,
             code=refusal.code or (code if refusal.status is None else None),
-            message=None,
+            message=refusal.message,
             request_id=request_id,
         )
         reply.headers += _extra_headers(refusal.retry_after_s, refusal.headers)

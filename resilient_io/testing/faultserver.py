@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from . import admin
+from .azure import AzureProtocol
 from .calls import Backend, StoreProtocol
 from .engine import Engine
 from .ledger import LOG_LIMIT, Exchange, Stats
@@ -22,6 +23,8 @@ from .upstream import Upstream
 
 #: Seconds that a call from another thread waits for the server's loop; it answers in microseconds.
 CALL_TIMEOUT_S = 10.0
+#: The languages that come with the server.
+PROTOCOLS = ("s3", "azure")
 
 _T = TypeVar("_T")
 
@@ -30,28 +33,39 @@ def build_engine(
     plan: FaultPlan | None = None,
     *,
     upstream: str | None = None,
-    protocol: StoreProtocol | None = None,
+    protocol: StoreProtocol | str = "s3",
     backend: Backend | None = None,
     now: Callable[[], float] = time.monotonic,
     log_limit: int = LOG_LIMIT,
 ) -> Engine:
     """Return an engine before `upstream`, `backend`, or else the built-in S3 store."""
-    protocol = protocol or S3Protocol()
+    spoken = _protocol(protocol) if isinstance(protocol, str) else protocol
     if backend is None:
-        backend = Upstream(upstream) if upstream is not None else _built_in(protocol)
-    return Engine(plan or FaultPlan(), protocol=protocol, backend=backend, now=now, log_limit=log_limit)
+        backend = Upstream(upstream) if upstream is not None else _built_in(spoken)
+    return Engine(plan or FaultPlan(), protocol=spoken, backend=backend, now=now, log_limit=log_limit)
+
+
+def _protocol(name: str) -> StoreProtocol:
+    match name:
+        case "s3":
+            return S3Protocol()
+        case "azure":
+            return AzureProtocol()
+        case _:
+            raise ValueError(f"there is no protocol {name!r}; there are {', '.join(PROTOCOLS)}")
 
 
 def _built_in(protocol: StoreProtocol) -> Backend:
     if not isinstance(protocol, S3Protocol):
-        raise ValueError(f"there is no built-in store for {protocol!r}: give an upstream or a backend")
+        raise ValueError(f"there is no built-in store for {protocol!r}: give an upstream (Azurite) or a backend")
     return S3Store(protocol)
 
 
 class FaultServer:
     """A keep-alive HTTP/1.1 store, or a proxy before one, that does what a `FaultPlan` says.
 
-    Without `upstream` it answers from a store in memory. `now` is the clock of ceilings, outages and
+    Without `upstream` it answers from a store in memory, which speaks S3. `protocol` is "s3", "azure" (with Azurite as
+    the `upstream`), or a plug-in of your own. `now` is the clock of ceilings, outages and
     the log (monotonic seconds; `ManualClock().now` moves them by hand); latency and stalls always
     take real time. `port` 0 takes a free one; it listens on 127.0.0.1 only. It runs in a daemon
     thread of its own from `start()` to `stop()`, or as a context manager; every method may be called
@@ -64,7 +78,7 @@ class FaultServer:
         plan: FaultPlan | None = None,
         *,
         upstream: str | None = None,
-        protocol: StoreProtocol | None = None,
+        protocol: StoreProtocol | str = "s3",
         backend: Backend | None = None,
         port: int = 0,
         now: Callable[[], float] = time.monotonic,

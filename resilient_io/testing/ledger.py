@@ -40,6 +40,7 @@ class Exchange:
     cause: str = ""
     sent_bytes: int = 0
     request_id: str = ""
+    account: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +166,7 @@ class Ledger:
             attempt=call.attempt,
             start_s=self._now() - self._started_s,
             request_id=request_id,
+            account=call.account,
         )
         self._log.append(exchange)
         return exchange

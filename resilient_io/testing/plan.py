@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from .calls import Call
 
 #: What a bucket of tokens or a counter of calls can be kept apart by.
-DIMENSIONS = frozenset({"bucket", "prefix", "op_class", "op", "key"})
+DIMENSIONS = frozenset({"account", "bucket", "prefix", "op_class", "op", "key"})
 
 
 class FaultAction(str, Enum):
@@ -54,7 +54,8 @@ class FaultAction(str, Enum):
 class Match:
     """Which calls are meant: shell patterns, all of which must fit. The default fits every call.
 
-    `op` is the SDK's name ("GetObject"), `op_class` is "read", "write", "list" or "delete".
+    `op` is the SDK's name ("GetObject"), or on Azure that of the REST reference ("GetBlob"); `op_class` is "read",
+    "write", "list" or "delete"; `bucket` is Azure's container.
     """
 
     op: str = "*"
@@ -62,6 +63,7 @@ class Match:
     bucket: str = "*"
     prefix: str = "*"
     key: str = "*"
+    account: str = "*"
 
     def fits(self, call: Call) -> bool:
         """Return whether every pattern fits the call."""
@@ -73,6 +75,7 @@ class Match:
                 (self.bucket, call.bucket),
                 (self.prefix, call.prefix),
                 (self.key, call.key),
+                (self.account, call.account),
             )
         )
 
@@ -85,15 +88,17 @@ class Ceiling:
     gives one to each prefix and class, `("bucket", "prefix")` one to each prefix for all classes,
     `()` one to all that fits `match`. `refusal_cost` is the part of a token that a refusal takes
     (0: free; the bucket does not go below zero). The default burst of 1 s is the one that the
-    limiter's own simulation uses. A bucket starts full. `rate_per_s` 0 refuses everything.
+    limiter's own simulation uses. A bucket starts full. `rate_per_s` 0 refuses everything. `refusal`
+    None means that the ceiling says no as the plan does.
     """
 
     rate_per_s: float
     burst_s: float = 1.0
     match: Match = field(default_factory=Match)
-    per: tuple[str, ...] = ("bucket", "prefix", "op_class")
+    per: tuple[str, ...] = ("account", "bucket", "prefix", "op_class")
     refusal_cost: float = 0.0
     name: str = "ceiling"
+    refusal: Refusal | None = None
 
     def __post_init__(self) -> None:
         _require(self.rate_per_s >= 0, "Ceiling.rate_per_s must be 0 or more requests a second")
@@ -113,12 +118,17 @@ class Outage:
     def __post_init__(self) -> None:
         _require(self.duration_s >= 0, "Outage.duration_s must be 0 or more seconds")
 
+    @property
+    def name(self) -> str:
+        """What the log calls it."""
+        return "outage"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """How a ceiling or an outage says no; the S3 default is 503 SlowDown with an XML body.
+    """How a ceiling or an outage says no; the default is 503 SlowDown (Azure: ServerBusy) with an XML body.
 
-    `status` and `code` None mean the protocol's own (S3: 503, "SlowDown"). `retry_after_s` adds a
+    `status`, `code` and `message` None mean the protocol's own (S3: 503, "SlowDown"). `retry_after_s` adds a
     Retry-After header. `latency_s` None means the same base latency as a success. With
     `before_body` a client that sent `Expect: 100-continue` is refused at once and the connection is
     closed; by default the body is read first and the connection stays up.
@@ -126,6 +136,7 @@ class Refusal:
 
     status: int | None = None
     code: str | None = None
+    message: str | None = None
     retry_after_s: float | None = None
     headers: tuple[tuple[str, str], ...] = ()
     latency_s: float | None = None
@@ -219,7 +230,7 @@ class FaultPlan:
     def from_dict(cls, data: Mapping[str, Any]) -> FaultPlan:
         """Build a plan from a mapping as `to_json` writes it; what is missing takes its default."""
         parts = dict(data)
-        parts["ceilings"] = tuple(_matched(Ceiling, one) for one in parts.get("ceilings", ()))
+        parts["ceilings"] = tuple(_ceiling(one) for one in parts.get("ceilings", ()))
         parts["outages"] = tuple(_matched(Outage, one) for one in parts.get("outages", ()))
         parts["rules"] = tuple(_rule(one) for one in parts.get("rules", ()))
         parts["latency"] = _build(Latency, parts.get("latency", {}))
@@ -248,6 +259,11 @@ def _frozen(value: Any) -> Any:
 
 def _matched(kind: type[_T], data: Mapping[str, Any]) -> _T:
     return _build(kind, {**data, "match": _build(Match, data.get("match", {}))})
+
+
+def _ceiling(data: Mapping[str, Any]) -> Ceiling:
+    refusal = data.get("refusal")
+    return _matched(Ceiling, {**data, "refusal": None if refusal is None else _build(Refusal, refusal)})
 
 
 def _rule(data: Mapping[str, Any]) -> FaultRule:

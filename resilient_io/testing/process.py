@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlencode
@@ -53,9 +54,7 @@ class FaultServerControl:
 
     def start_outage(self, duration_s: float, *, match: Match | None = None) -> None:
         """Refuse everything that fits `match` for `duration_s` seconds from now; 0 ends every outage."""
-        found = match or Match()
-        patterns = {name: getattr(found, name) for name in ("op", "op_class", "bucket", "prefix", "key")}
-        self._call("POST", "outage", json.dumps({"duration_s": duration_s, "match": patterns}))
+        self._call("POST", "outage", json.dumps({"duration_s": duration_s, "match": asdict(match or Match())}))
 
     def fill(self, bucket: str, *, count: int, size_bytes: int, key: str = "train/{:06d}", seed: int = 0) -> None:
         """Put `count` objects of seeded random bytes into the built-in store; the bucket is made."""
@@ -92,11 +91,19 @@ class FaultServerProcess(FaultServerControl):
     """
 
     def __init__(
-        self, plan: FaultPlan | None = None, *, upstream: str | None = None, port: int = 0, options: Sequence[str] = ()
+        self,
+        plan: FaultPlan | None = None,
+        *,
+        upstream: str | None = None,
+        protocol: str = "s3",
+        port: int = 0,
+        options: Sequence[str] = (),
     ) -> None:
         super().__init__(f"http://127.0.0.1:{port}")
         self._first_plan = plan or FaultPlan()
-        self._options = [*options, "--port", str(port), *(("--upstream", upstream) if upstream else ())]
+        self._options = [*options, "--port", str(port), "--protocol", protocol]
+        if upstream is not None:
+            self._options += ["--upstream", upstream]
         self._child: Child | None = None
 
     def __enter__(self) -> FaultServerProcess:

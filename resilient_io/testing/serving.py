@@ -7,10 +7,10 @@ import logging
 
 from .admin import ADMIN_ROOT, answer_admin
 from .calls import BackendFailed, Call, Head, Reply
-from .engine import Decision, Engine
+from .engine import Engine
 from .http1 import RequestBody, parse_request, wants_close
 from .ledger import Exchange
-from .plan import FaultAction, FaultRule
+from .plan import Ceiling, FaultAction, FaultRule, Outage
 from .sending import send_shaped, send_whole, shape_of, stall
 from .wire import Wire
 
@@ -31,7 +31,10 @@ _SEVERED = {
     FaultAction.CLOSE_BEFORE: (False, False),
     FaultAction.CLOSE_AFTER: (True, False),
 }
-_DROPPED_HEADERS = {FaultAction.IGNORE_RANGE: "range", FaultAction.IGNORE_IF_NONE_MATCH: "if-none-match"}
+_DROPPED_HEADERS = {
+    FaultAction.IGNORE_RANGE: ("range", "x-ms-range"),
+    FaultAction.IGNORE_IF_NONE_MATCH: ("if-none-match",),
+}
 
 
 async def serve(wire: Wire, engine: Engine) -> None:
@@ -96,7 +99,7 @@ class _Turn:
         """Do what the plan says; return whether the connection lives on."""
         decision = self.engine.decide(self.call)
         if decision.refused_by is not None:
-            return await self._refuse(decision)
+            return await self._refuse(decision.refused_by, decision.latency_s)
         self.body.invite()
         if decision.latency_s > 0:
             await asyncio.sleep(decision.latency_s)
@@ -105,16 +108,17 @@ class _Turn:
         self.exchange.outcome, self.exchange.cause = "fault", decision.rule.label
         return await self._break(decision.rule)
 
-    async def _refuse(self, decision: Decision) -> bool:
-        self.exchange.outcome, self.exchange.cause = "refused", decision.refused_by or ""
-        if self.engine.plan.refusal.before_body and self.body.awaited:
+    async def _refuse(self, refused_by: Ceiling | Outage, latency_s: float) -> bool:
+        self.exchange.outcome, self.exchange.cause = "refused", refused_by.name
+        refusal = self.engine.refusal_of(refused_by)
+        if refusal.before_body and self.body.awaited:
             # What the client sends after this is not read: nobody knows whether it will send it.
             self.close = self.early = True
         else:
             await self.body.drop()
-        if decision.latency_s > 0:
-            await asyncio.sleep(decision.latency_s)
-        return await self._send(self.engine.refusal(self.head, self.call, self.exchange.request_id))
+        if latency_s > 0:
+            await asyncio.sleep(latency_s)
+        return await self._send(self.engine.refused(self.head, self.call, refusal, self.exchange.request_id))
 
     async def _break(self, rule: FaultRule) -> bool:
         if rule.action in _MADE_UP:
@@ -129,7 +133,7 @@ class _Turn:
         if rule.action is FaultAction.DELAY:
             await asyncio.sleep(rule.delay_s)
         if rule.action in _DROPPED_HEADERS:
-            _drop_header(self.head, _DROPPED_HEADERS[rule.action])
+            _drop_headers(self.head, _DROPPED_HEADERS[rule.action])
         return await self._send(await self._apply(), rule)
 
     async def _make_up(self, rule: FaultRule) -> bool:
@@ -171,8 +175,10 @@ class _Turn:
                 reply.release()
 
 
-def _drop_header(head: Head, name: str) -> None:
-    """Take a header out of both forms of the head."""
-    head.headers.pop(name, None)
+def _drop_headers(head: Head, names: tuple[str, ...]) -> None:
+    """Take headers out of both forms of the head."""
+    for name in names:
+        head.headers.pop(name, None)
+    dropped = {name.encode() for name in names}
     lines = head.raw.split(b"\r\n")
-    head.raw = b"\r\n".join(line for line in lines if line.partition(b":")[0].lower() != name.encode())
+    head.raw = b"\r\n".join(line for line in lines if line.partition(b":")[0].lower() not in dropped)

@@ -1,10 +1,7 @@
-"""A store with twenty small objects, and a clock that runs a hundred times as fast."""
+"""A store with twenty small objects."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,29 +13,6 @@ from resilient_io.testing import FaultPlan, FaultServer
 BUCKET = "b"
 KEY = "train/000001"
 SIZE_BYTES = 4096
-
-
-class FastClock:
-    """Time that runs `speed` times as fast: paced attempts take milliseconds, and all waits keep their order."""
-
-    def __init__(self, speed: float = 100.0) -> None:
-        self._speed = speed
-
-    def now(self) -> float:
-        return time.monotonic() * self._speed
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds / self._speed)
-
-    async def sleep_async(self, seconds: float) -> None:
-        await asyncio.sleep(seconds / self._speed)
-
-    def wait(self, event: threading.Event, timeout_s: float | None) -> bool:
-        return event.wait(None if timeout_s is None else timeout_s / self._speed)
-
-    async def wait_async(self, future: asyncio.Future[Any], timeout_s: float | None) -> bool:
-        await asyncio.wait((future,), timeout=None if timeout_s is None else timeout_s / self._speed)
-        return future.done()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -69,14 +43,6 @@ def plan_of(store: FaultServer) -> Iterator[Callable[..., FaultServer]]:
 
     yield put
     store.configure(FaultPlan())
-
-
-@pytest.fixture
-def fast_clock() -> FastClock:
-    """Make the library live a hundred times as fast for one test."""
-    clock = FastClock()
-    runtimes.reset(clock=clock)
-    return clock
 
 
 def nothing_in_flight() -> bool:

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from s3fs import S3FileSystem
 from s3fs.utils import FileExpired
 
-from resilient_io.aws.filesystem import FIRST_READ_BYTES, ResilientS3FileSystem
+from resilient_io.aws.filesystem import ResilientS3FileSystem
 from resilient_io.drive import runtime as runtimes
+from resilient_io.drive.first import FIRST_READ_BYTES
 from resilient_io.errors import ObjectChanged, RetriesExhausted
 from resilient_io.testing import FaultAction, FaultPlan, FaultRule, FaultServer, Match
 

@@ -36,16 +36,15 @@ def clock() -> ManualClock:
     return clock
 
 
-def call_of(*, idempotent: bool = True, told: bool = False, nested: bool = False, **policy: Any) -> Call:
+def call_of(*, judged_as: str = "GetObject", nested: bool = False, **policy: Any) -> Call:
     return Call(
         runtime(),
-        Operation(name="cat_file", path="s3://b/train/x", surface=Surface.FILESYSTEM),
+        Operation(name="cat_file", surface=Surface.FILESYSTEM),
         name="GetObject",
-        place="s3://b/train/x",
+        judged_as=judged_as,
+        place=lambda: "s3://b/train/x",
         path=TRAIN,
         policy=Policy(**policy),
-        idempotent=idempotent,
-        told=told,
         nested=nested,
     )
 
@@ -123,20 +122,20 @@ def test_close_drops_what_was_interrupted(clock: ManualClock) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "idempotent", "reason"),
+    ("verdict", "judged_as", "reason"),
     [
-        (REFUSED, False, None),
-        (RESET, True, None),
-        (LOST_WRITE, True, None),
-        (LOST_WRITE, False, "ambiguous"),
-        (MISSING, True, "not_retryable"),
-        (DENIED, True, "not_retryable"),
-        (CHANGED, True, "not_retryable"),
-        (UNKNOWN, True, "not_retryable"),
+        (REFUSED, "AppendBlock", None),
+        (RESET, "GetObject", None),
+        (LOST_WRITE, "PutObject", None),
+        (LOST_WRITE, "AppendBlock", "ambiguous"),
+        (MISSING, "GetObject", "not_retryable"),
+        (DENIED, "GetObject", "not_retryable"),
+        (CHANGED, "GetObject", "not_retryable"),
+        (UNKNOWN, "GetObject", "not_retryable"),
     ],
 )
-def test_decide(clock: ManualClock, verdict: Verdict, idempotent: bool, reason: str | None) -> None:
-    call = call_of(idempotent=idempotent)
+def test_decide(clock: ManualClock, verdict: Verdict, judged_as: str, reason: str | None) -> None:
+    call = call_of(judged_as=judged_as)
     call.admit()
     call.failed(verdict)
     delay_s = call.decide()
@@ -233,7 +232,7 @@ def test_what_happens_is_told(clock: ManualClock) -> None:
 
 
 def test_a_write_that_the_store_tells_apart_is_repeated_and_its_give_up_is_ambiguous(clock: ManualClock) -> None:
-    call = call_of(idempotent=False, told=True, max_attempts=9, max_throttle_attempts=1)
+    call = call_of(judged_as="PutObject-IfNoneMatch", max_attempts=9, max_throttle_attempts=1)
     call.admit()
     call.failed(Verdict(kind=FaultKind.TRANSIENT, load=Load.SUSPECTED, applied=Applied.MAYBE, retryable=True))
     assert call.decide() is not None
@@ -247,7 +246,7 @@ def test_a_write_that_the_store_tells_apart_is_repeated_and_its_give_up_is_ambig
 
 
 def test_a_refusal_alone_leaves_no_doubt_about_such_a_write(clock: ManualClock) -> None:
-    call = call_of(idempotent=False, told=True, max_throttle_attempts=1)
+    call = call_of(judged_as="PutObject-IfNoneMatch", max_throttle_attempts=1)
     call.admit()
     call.failed(REFUSED)
     assert call.decide() is None

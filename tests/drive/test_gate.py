@@ -13,7 +13,7 @@ import pytest
 
 from resilient_io import events
 from resilient_io.control import law
-from resilient_io.control.scopes import ScopePath, scope_path
+from resilient_io.control.scopes import ScopePath, label, scope_path
 from resilient_io.drive.clock import Clock, SystemClock
 from resilient_io.drive.gate import Gate, Outcome, Permit, WaitedTooLong
 from resilient_io.drive.scope import Level
@@ -460,3 +460,58 @@ def test_an_observer_may_use_the_gate() -> None:
 def test_draws_are_uniform_and_from_its_own_generator() -> None:
     gate, twin = gate_of(), Random(7)
     assert [gate.draw() for _ in range(3)] == [twin.random() for _ in range(3)]
+
+
+ACCOUNT = scope_path(endpoint="https://a.blob.test", account="a", bucket="c", prefix="train", op_class="read")
+
+
+def read_blobs(gate: Gate, count: int, *names: str) -> None:
+    """Read each so often, without a refusal."""
+    for _ in range(count):
+        for name in names:
+            gate.acquire(ACCOUNT, Policy(), blob=name).free(Outcome.SUCCEEDED)
+
+
+def limited_scopes(gate: Gate) -> list[str]:
+    """The names of the levels that are limited."""
+    return [label(found.key) for found in gate.levels() if law.is_limited(found.rate)]
+
+
+def test_one_hot_blob_slows_itself_and_not_its_prefix() -> None:
+    clock = ManualClock()
+    gate = gate_of(clock)
+    read_blobs(gate, 30, "hot", "a", "b")
+    for _ in range(5):
+        gate.acquire(ACCOUNT, Policy(), blob="hot").free(Outcome.REFUSED)
+    assert limited_scopes(gate) == ["abfs://c@a/train/hot (read)"]
+    before = clock.now()
+    read_blobs(gate, 30, "a", "b")
+    assert clock.now() == before
+    read_blobs(gate, 30, "hot")
+    assert clock.now() > before
+
+
+def test_a_prefix_whose_blobs_are_all_refused_is_slowed_itself() -> None:
+    gate = gate_of(ManualClock())
+    read_blobs(gate, 10, "a", "b", "c")
+    for name in ("a", "b", "c") * 4:
+        gate.acquire(ACCOUNT, Policy(), blob=name).free(Outcome.REFUSED)
+    assert "abfs://c@a/train (read)" in limited_scopes(gate)
+
+
+def test_a_hot_blob_counts_into_the_semaphore_of_its_prefix() -> None:
+    """A level of its own gives it no permits of its own."""
+    clock = ManualClock()
+    gate, policy = gate_of(clock), Policy(max_concurrency=2)
+    for name in ("hot", "a", "b") * 30:
+        gate.acquire(ACCOUNT, policy, blob=name).free(Outcome.SUCCEEDED)
+    gate.acquire(ACCOUNT, policy, blob="hot").free(Outcome.REFUSED)
+    clock.advance(10.0)
+    held = [gate.acquire(ACCOUNT, policy, blob="hot"), gate.acquire(ACCOUNT, policy, blob="a")]
+    with pytest.raises(WaitedTooLong):
+        gate.acquire(ACCOUNT, policy, blob="b", deadline_at=clock.now() + 1.0)
+    # What one of them gives back wakes those who wait in the queue of another.
+    held[0].free(Outcome.SUCCEEDED)
+    gate.acquire(ACCOUNT, policy, blob="b", deadline_at=clock.now() + 1.0).free(Outcome.SUCCEEDED)
+    held[1].free(Outcome.SUCCEEDED)
+    assert gate.lanes()[0].in_flight == 0

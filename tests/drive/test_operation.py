@@ -26,7 +26,7 @@ TRAIN = scope_path(endpoint="https://s3.test", bucket="b", prefix="train", op_cl
 
 
 def operation(name: str = "cat_file", **fields: object) -> Operation:
-    return Operation(name=name, path="s3://b/k", surface=Surface.FILESYSTEM, **fields)  # type: ignore[arg-type]
+    return Operation(name=name, surface=Surface.FILESYSTEM, **fields)  # type: ignore[arg-type]
 
 
 def test_nothing_is_current_outside() -> None:
@@ -115,3 +115,19 @@ def test_a_body_hold_frees_its_permit_at_the_end_of_the_block() -> None:
     assert body_hold() is None
     assert gate.levels()[-1].in_flight == 0
     hold.free()
+
+
+def test_what_sends_in_other_tasks_is_cancelled_with_the_operation_and_its_own_task_is_not() -> None:
+    async def main() -> tuple[bool, bool]:
+        home = asyncio.current_task()
+        one = operation(home=home)
+        other = asyncio.ensure_future(asyncio.sleep(60))
+        done = asyncio.ensure_future(asyncio.sleep(0))
+        for task in (home, other, done, None):
+            one.works_in(task)
+        await done
+        one.end_tasks()
+        await asyncio.wait((other,))
+        return other.cancelled(), done.cancelled()
+
+    assert asyncio.run(main()) == (True, False)

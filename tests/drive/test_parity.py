@@ -42,15 +42,15 @@ POLICY = Policy(max_attempts=3, max_throttle_attempts=4, max_concurrency=2)
 
 
 def new_call(idempotent: bool) -> Call:
-    operation = Operation(name="cat_file", path="s3://b/train/x", surface=Surface.FILESYSTEM)
+    operation = Operation(name="cat_file", surface=Surface.FILESYSTEM)
     return Call(
         runtime(),
         operation,
         name="GetObject",
-        place="s3://b/train/x",
+        judged_as="GetObject" if idempotent else "AppendBlock",
+        place=lambda: "s3://b/train/x",
         path=TRAIN,
         policy=POLICY,
-        idempotent=idempotent,
     )
 
 

@@ -17,6 +17,10 @@ def admitted(keeper: Gatekeeper, count: int, now: float, one: Call | None = None
     return sum(keeper.admit(one or call(), now) is None for _ in range(count))
 
 
+def name_of(refused_by: Ceiling | Outage | None) -> str | None:
+    return None if refused_by is None else refused_by.name
+
+
 def test_a_burst_is_let_through_and_then_the_rate() -> None:
     keeper = Gatekeeper([Ceiling(rate_per_s=10, burst_s=0.5)], [], now=0)
     assert admitted(keeper, 100, 0.0) == 5
@@ -52,9 +56,9 @@ def test_a_call_refused_by_one_ceiling_costs_the_others_nothing() -> None:
     account = Ceiling(rate_per_s=10, per=(), name="account")
     keeper = Gatekeeper([account, Ceiling(rate_per_s=1, match=Match(prefix="train/a"))], [], now=0)
     assert admitted(keeper, 50, 0) == 1
-    assert keeper.admit(call(), 0) == "ceiling"
+    assert name_of(keeper.admit(call(), 0)) == "ceiling"
     assert admitted(keeper, 50, 0, call("train/b")) == 9
-    assert keeper.admit(call("train/b"), 0) == "account"
+    assert name_of(keeper.admit(call("train/b"), 0)) == "account"
 
 
 def test_refusals_that_cost_capacity_lower_what_is_served() -> None:
@@ -80,11 +84,11 @@ def test_a_rate_of_zero_refuses_everything() -> None:
 
 def test_an_outage_refuses_what_it_is_meant_for_from_start_to_end() -> None:
     keeper = Gatekeeper([], [Outage(start_s=1, duration_s=2, match=Match(op_class="read"))], now=50)
-    seen = [keeper.admit(call(), now) for now in (50.9, 51.0, 52.9, 53.0)]
+    seen = [name_of(keeper.admit(call(), now)) for now in (50.9, 51.0, 52.9, 53.0)]
     assert seen == [None, "outage", "outage", None]
     assert keeper.admit(call(op_class="write"), 52) is None
     keeper.add_outage(5, match=Match(), now=60)
-    assert keeper.admit(call(op_class="write"), 64.9) == "outage"
+    assert name_of(keeper.admit(call(op_class="write"), 64.9)) == "outage"
     keeper.end_outages()
     assert keeper.admit(call(op_class="write"), 64.9) is None
 

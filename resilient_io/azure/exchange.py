@@ -1,0 +1,264 @@
+"""One request of an Azure client over all its attempts: what its sync and its async form share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, NoReturn
+
+from azure.core.exceptions import AzureError, HttpResponseError
+from azure.core.pipeline import PipelineContext, PipelineRequest
+from azure.storage.blob import ExponentialRetry
+
+from resilient_io.azure import errors, faults, keys
+from resilient_io.azure.streams import Replay, replay_of
+from resilient_io.classify.fault import FaultKind, Verdict
+from resilient_io.drive.call import Call
+from resilient_io.drive.gate import WaitedTooLong
+from resilient_io.drive.operation import BodyHold, Operation, Surface, current
+from resilient_io.drive.runtime import runtime
+from resilient_io.policy import Policy
+
+# The SDK's own retry policy, for what it takes out of a request's options: the transport knows none of it.
+_STOCK: Final = ExponentialRetry()
+_SECONDARY: Final = "secondary"
+# The secondary takes no writes; the SDK would send it deletes.
+_READING: Final = frozenset({"GET", "HEAD"})
+_WITHOUT_BODY: Final = frozenset({"GET", "HEAD", "DELETE"})
+# Options that count an answer for the SDK's hooks and progress; the rest of a body is none.
+_COUNTING: Final = frozenset(
+    {"raw_response_hook", "data_stream_total", "download_stream_current", "upload_stream_current"}
+)
+_RANGE_HEADERS: Final = frozenset({"x-ms-range", "range", "x-ms-range-get-content-md5", "x-ms-range-get-content-crc64"})
+# How an answer refuses what our own first try has done.
+_ECHO_STATUSES: Final = frozenset({404, 409, 412})
+
+
+@dataclass(slots=True, eq=False)
+class Exchange:
+    """One request of the pipeline: its call, and what must be put back before it can be sent again."""
+
+    call: Call
+    target: keys.Target
+    request: PipelineRequest[Any]
+    settings: dict[str, Any]
+    options: Mapping[str, Any]
+    header_names: Collection[str]
+    is_streamed: bool
+    """Whether the body of the answer is read outside the pipeline."""
+    replay: Replay | None = None
+    is_part: bool = False
+    hold: BodyHold | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of the request as it came, without those of the policies below."""
+        found = self.request.http_request.headers
+        return {name: found[name] for name in self.header_names if name in found}
+
+    # -- what an attempt came to -------------------------------------------------------------------
+
+    @property
+    def has_md5(self) -> bool:
+        """Whether the SDK compares the MD5 of a body that is streamed: then it is read whole, within the attempt."""
+        return self.request.context.get("validate_content") in (True, "md5")
+
+    def must_load(self, http_response: Any) -> bool:
+        """Say whether the body has to be read within the attempt: that of an error names its code."""
+        return self.is_streamed and (http_response.status_code >= 300 or self.has_md5)
+
+    def answered(self, http_response: Any) -> bool:
+        """Note an answer; say whether it is the one to hand on. One that is not is a fault of the call now."""
+        verdict = self._verdict_of(http_response)
+        if verdict is None:
+            if self.target.operation == "SubmitBatch":
+                self._note_refused_parts(http_response)
+            return True
+        if self.call.lost_answer:
+            status = faults.status_if_done(http_response, self.target.operation)
+            if status is not None:
+                # An attempt whose answer was lost did it, or it was so before: what was asked for is the case.
+                http_response.status_code = status
+                return True
+        self._failed(verdict)
+        return False
+
+    def _note_refused_parts(self, http_response: Any) -> None:
+        """Let the scope know what a batch met inside; the caller gets its answer with the parts that failed."""
+        refused = faults.refusal_inside(http_response)
+        if refused is not None:
+            self.call.failed(refused)
+
+    def _verdict_of(self, http_response: Any) -> Verdict | None:
+        if self.is_streamed and http_response.status_code < 300 and self.has_md5:
+            return faults.DAMAGED if faults.is_damaged(http_response) else None
+        verdict = faults.verdict_of_answer(http_response, self.call.judged_as, lost_answer=self.call.lost_answer)
+        if verdict is not None and verdict.kind is FaultKind.NOT_FOUND and self._may_ask_elsewhere(_SECONDARY):
+            return faults.absent_at_secondary(verdict)
+        return verdict
+
+    def lost(self, error: BaseException) -> None:
+        """Note an attempt without an answer."""
+        self._failed(faults.verdict_of_error(error, self.call.judged_as))
+
+    def _failed(self, verdict: Verdict) -> None:
+        again = self.replay is None or self.replay.rewound()
+        self.call.failed(verdict if again else replace(verdict, retryable=False))
+
+    # -- between two attempts ----------------------------------------------------------------------
+
+    def turn_to_next(self) -> None:
+        """Ask the other location next time, where the client was told so."""
+        self.settings["count"] += 1
+        if self._may_ask_elsewhere(self.settings["mode"]):
+            hosts, mode = self.settings["hosts"], self.settings["mode"]
+            other = next(each for each in hosts if each != mode)
+            http = self.request.http_request
+            http.url = http.url.replace(f"://{hosts[mode]}", f"://{hosts[other]}", 1)
+            self.settings["mode"] = other
+            self.target = keys.target_of(http.method, http.url, self.headers)
+            self.call.path = self.target.scope(self.call.policy)
+
+    def _may_ask_elsewhere(self, mode: str) -> bool:
+        """Say whether the request is at this location and may be sent to the other one: writes go to the primary."""
+        hosts, http = self.settings["hosts"] or {}, self.request.http_request
+        at = self.settings["mode"] == mode and f"://{hosts.get(mode)}" in http.url
+        return at and bool(self.settings["retry_secondary"]) and http.method in _READING and all(hosts.values())
+
+    def hook_arguments(self, answer: Any, error: BaseException | None) -> dict[str, Any]:
+        """Return what the SDK tells the caller's `retry_hook`."""
+        return {
+            "retry_count": self.settings["count"] - 1,
+            "location_mode": self.settings["mode"],
+            "request": self.request.http_request,
+            "response": answer.http_response if answer is not None else None,
+            "error": error,
+        }
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def finished(self, response: Any) -> None:
+        """Note the answer that is handed on; `hold` has its permit if its body is still to be read."""
+        http = response.http_response
+        http.location_mode = self.settings["mode"]
+        if not self.is_streamed or http.status_code >= 300 or self.has_md5 or not self._has_body(http):
+            self.call.succeeded()
+            return
+        self.hold = BodyHold()
+        self.call.leave_permit(self.hold)
+
+    def _has_body(self, http: Any) -> bool:
+        """Say whether a body will be read: an empty one never is, and that of a query when and as the caller likes."""
+        return self.target.operation == "GetBlob" and http.headers.get("Content-Length") != "0"
+
+    def ended(self, response: Any, fault: Exception | None) -> Any:
+        """Return the answer that ends the call, of which the SDK makes its error, or raise what takes its place."""
+        if fault is not None:
+            self.raise_for(fault)
+        http, call = response.http_response, self.call
+        http.location_mode = self.settings["mode"]
+        errors.marked(http, call)
+        if not call.hides_the_truth():
+            return response
+        cause = HttpResponseError(response=http)
+        if http.status_code < 300 and not self.has_md5:
+            # The SDK would take it for a good one.
+            cause = HttpResponseError("the answer says success and is not whole", response=http)
+            self.raise_for(cause)
+        gave_up = call.gave_up(cause)
+        if call.operation.surface is Surface.FILESYSTEM:
+            raise gave_up from cause
+        verdict, status = call.verdict, http.status_code
+        if (
+            verdict is not None
+            and verdict.kind is FaultKind.AMBIGUOUS
+            and status in _ECHO_STATUSES
+            and call.lost_answer
+        ):
+            raise errors.ambiguous(call, status, faults.code_of(http))
+        return response
+
+    def raise_for(self, error: Exception) -> NoReturn:
+        """Raise what the layer above should see of the error that ended the call."""
+        if isinstance(error, WaitedTooLong):
+            error = errors.waited_too_long(self.call)
+        errors.without_secrets(error)
+        if isinstance(error, AzureError):
+            errors.annotated(error, self.call)
+        if self.call.give_up is None or not self.call.hides_the_truth():
+            raise error
+        gave_up = self.call.gave_up(error)
+        if self.call.operation.surface is Surface.FILESYSTEM:
+            raise gave_up from error
+        raise error
+
+    # -- the rest of a body ------------------------------------------------------------------------
+
+    def rest(self, first_byte: int, last_byte: int | None, etag: str | None) -> PipelineRequest[Any]:
+        """Return the request for the rest of the body, of the version that it began with; not yet signed."""
+        http = self.request.http_request
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in _RANGE_HEADERS}
+        headers["x-ms-range"] = f"bytes={first_byte}-{'' if last_byte is None else last_byte}"
+        if etag:
+            headers["If-Match"] = etag
+        return self._anew(type(http)(http.method, http.url, headers=headers))
+
+    def again(self) -> PipelineRequest[Any]:
+        """Return the request once more; not yet signed."""
+        http = self.request.http_request
+        return self._anew(type(http)(http.method, http.url, headers=self.headers))
+
+    def _anew(self, http: Any) -> PipelineRequest[Any]:
+        options = {name: value for name, value in self.options.items() if name not in _COUNTING}
+        return PipelineRequest(http, PipelineContext(self.request.context.transport, **options))
+
+    def part(self, request: PipelineRequest[Any]) -> Exchange:
+        """Return the exchange that asks for a part of the body, with the same attempts."""
+        settings = {**self.settings, "retry_secondary": False, "hook": None}
+        names = tuple(request.http_request.headers)
+        return Exchange(self.call, self.target, request, settings, self.options, names, self.is_streamed, is_part=True)
+
+
+def begin(
+    request: PipelineRequest[Any], overlay: Mapping[str, object], *, to_secondary: bool = False
+) -> Exchange | None:
+    """Return the exchange of a request, or None if the library is switched off.
+
+    `to_secondary` says whether the client wants a retry to go to the other location, where the call says nothing.
+    """
+    http = request.http_request
+    target = keys.target_of(http.method, http.url, http.headers)
+    operation = current() or Operation(name=target.operation, surface=Surface.CLIENT, overlay=overlay)
+    policy = operation.policy(overlay)
+    if not policy.enabled:
+        return None
+    if operation.surface is Surface.FILESYSTEM and operation.ledger:
+        # adlfs goes on with the next block or page after a request that failed; that would be a second round.
+        raise operation.ledger[-1]
+    request.context.options.setdefault("retry_to_secondary", to_secondary)
+    settings = _STOCK.configure_retries(request)
+    options = dict(request.context.options)
+    return Exchange(
+        _call_of(operation, target, policy),
+        target,
+        request,
+        settings,
+        options,
+        tuple(http.headers),
+        bool(options.get("stream")),
+        None if http.method in _WITHOUT_BODY else replay_of(http, settings["body_position"]),
+    )
+
+
+def _call_of(operation: Operation, target: keys.Target, policy: Policy) -> Call:
+    path = target.scope(policy)
+    return Call(
+        runtime(),
+        operation,
+        name=target.operation,
+        judged_as=target.judged_as,
+        place=lambda: target.place,
+        path=path,
+        policy=policy,
+        blob=target.blob_of(path),
+    )
