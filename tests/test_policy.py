@@ -62,7 +62,7 @@ def test_policy_is_frozen_and_hashable() -> None:
     max_attempts=st.integers(1, 1000),
     rate_per_s=st.none() | st.floats(1e-3, 1e6),
     prefix_rule=st.sampled_from([None, "^(a)/", "os.path:dirname"]),
-    coordination=st.sampled_from([None, "process"]),
+    coordination=st.sampled_from([None, "node", "process"]),
     enabled=st.booleans(),
 )
 def test_policy_survives_json_pickle_and_copy(**fields: Any) -> None:
@@ -301,3 +301,60 @@ def test_every_field_is_documented_with_its_default() -> None:
     for name in Policy.__dataclass_fields__:
         after = text.partition(f"    {name}: ")[2].partition("\n")[2]
         assert after.lstrip().startswith('"""'), name
+
+
+# -- a cluster ---------------------------------------------------------------------------------------
+
+SECRET = "redis://us3r:s3kr1t@host:6379/0"
+
+
+def test_a_cluster_needs_its_redis() -> None:
+    with pytest.raises(ValueError, match="coordination='cluster' needs redis_url"):
+        configure(coordination="cluster")
+    configure(redis_url=SECRET)
+    configure(coordination="cluster")
+    assert resolve() == Policy(coordination="cluster", redis_url=SECRET)
+
+
+def test_a_cluster_needs_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"pip install 'resilient-io\[redis\]'"):
+        Policy(coordination="cluster", redis_url=SECRET)
+
+
+def test_a_cluster_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RESILIENT_IO_COORDINATION", "cluster")
+    monkeypatch.setenv("RESILIENT_IO_REDIS_URL", SECRET)
+    policy.reload()
+    assert resolve() == Policy(coordination="cluster", redis_url=SECRET)
+    assert resolve({"coordination": "process"}).coordination == "process"
+
+
+@pytest.mark.parametrize("url", ["redis://h", "rediss://u:p@h:1/2?ssl_ca_certs=/x", "unix:///run/redis.sock", None])
+def test_urls_of_redis(url: str | None) -> None:
+    assert Policy(redis_url=url).redis_url == url
+
+
+def test_the_url_is_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Policy(coordination="cluster", redis_url=SECRET)
+    assert "s3kr1t" not in f"{one!r} {one} {overlay(one).keys()}"
+    assert Policy.from_json(one.to_json()) == one
+    for wrong in (
+        lambda: Policy(redis_url=f"x{SECRET}"),
+        lambda: Policy(redis_url=[SECRET]),  # type: ignore[arg-type]  # that it is refused is the test
+        lambda: Policy(redis_url=f"{SECRET} {SECRET}"),
+        lambda: Policy(coordination=SECRET),  # type: ignore[arg-type]  # the same
+        lambda: overlay(SECRET),
+        lambda: overlay([SECRET]),
+        lambda: overlay({SECRET: 1}),
+        lambda: configure(redis_ur1=SECRET),
+    ):
+        with pytest.raises(ValueError, match=r"must|unknown") as caught:
+            wrong()
+        assert "s3kr1t" not in f"{caught.value} {caught.value.__cause__}"
+        assert "us3r" not in str(caught.value)
+    monkeypatch.setenv("RESILIENT_IO_REDIS_URL", f"http{SECRET}")
+    with pytest.raises(ValueError, match="RESILIENT_IO_REDIS_URL") as caught:
+        policy.reload()
+        resolve()
+    assert "s3kr1t" not in str(caught.value)

@@ -164,8 +164,12 @@ class ScopeTable:
 
     def narrowed(self, path: ScopePath, blob: str, policy: Policy, now: float) -> ScopePath:
         """Return the path of the blob if it is known to be hot, else `path`."""
+        cap, reach = policy.max_concurrency, _reach(policy)
+        prefix = self._lanes.get((path, cap, reach))
+        if prefix is None or not prefix.kin:
+            return path  # as nearly always; a path for each blob would cost its making, and crowd the cache
         hot = path.of_blob(blob)
-        lane = self._lanes.get((hot, policy.max_concurrency, _reach(policy)))
+        lane = self._lanes.get((hot, cap, reach))
         return path if lane is None or lane.idle(now) else hot
 
     def _join(self, lane: Lane, prefix: Lane) -> None:
