@@ -67,7 +67,7 @@ class ResilientIOError(OSError):
     """The facts of the give-up; an empty one if the error was rebuilt from text."""
 
     def __init__(self, message: str = "", *, record: GiveUp | None = None) -> None:
-        super().__init__(message)
+        OSError.__init__(self, message)  # by name: a class that is an SDK's error too may have another in between
         self.errno = self.default_errno
         self.strerror = str(message)
         self.record = record if record is not None else GiveUp()
@@ -122,8 +122,12 @@ class RetriesExhausted(ResilientIOError):
     """Faults other than refusals came back until the attempts or the retry budget were spent (EIO)."""
 
 
-class DeadlineExceeded(ResilientIOError, TimeoutError):
-    """A deadline passed, or would have passed before the next attempt (ETIMEDOUT); a TimeoutError too."""
+class DeadlineExceeded(ResilientIOError):
+    """A deadline passed, or would have passed before the next attempt (ETIMEDOUT).
+
+    Not a TimeoutError: fsspec's sync bridge turns each of those that comes out of its loop into an
+    empty FSTimeoutError, and operation, path, attempts and seconds would be lost.
+    """
 
     default_errno = errno.ETIMEDOUT
 

@@ -29,12 +29,12 @@ def verdict_of_answer(
 
     The status is the parsed one: for an error inside a 200 botocore sets it to 500 there and leaves
     the raw one. A `whole` answer (no body is left to be read) is also looked into if it says that
-    all went well. `lost_answer` says that an earlier attempt of this request had none.
+    all went well, another one if it has no ETag. `lost_answer` says that an earlier attempt of this request had none.
     """
     status = (parsed.get("ResponseMetadata") or {}).get("HTTPStatusCode", status)
     if status >= 300 or parsed.get("Error"):
         return _judged(_refusal(parsed, status, operation), operation, lost_answer=lost_answer)
-    fault = _fault_inside(parsed, status, operation) if whole else None
+    fault = _fault_inside(parsed, status, operation) if whole or _has_no_etag(parsed) else None
     if fault is None:
         return None
     verdict = _judged(fault, operation, lost_answer=lost_answer)
@@ -72,6 +72,11 @@ def _refusal(parsed: Mapping[str, Any], status: int, operation: str) -> Fault:
         retry_after_s=retry_after_s(metadata.get("HTTPHeaders") or {}),
         request_id=metadata.get("RequestId"),
     )
+
+
+def _has_no_etag(parsed: Mapping[str, Any]) -> bool:
+    """Say whether an answer whose body is still to be read may be no object at all."""
+    return "etag" not in ((parsed.get("ResponseMetadata") or {}).get("HTTPHeaders") or {"etag": ""})
 
 
 def _fault_inside(parsed: Mapping[str, Any], status: int, operation: str) -> Fault | None:

@@ -14,6 +14,7 @@ from resilient_io.aws import reading
 from resilient_io.drive.first import First
 from resilient_io.drive.forked import CarefulFile
 from resilient_io.drive.guard import guard_file
+from resilient_io.errors import GiveUp, ObjectChanged
 
 
 class ResilientS3File(CarefulFile, S3File):  # type: ignore[misc]  # s3fs is untyped
@@ -51,12 +52,25 @@ class ResilientS3File(CarefulFile, S3File):  # type: ignore[misc]  # s3fs is unt
             rest: bytes = sync(self.fs.loop, reading.read_range, self.fs, request, etag=etag)
             return known + rest
         except reading.Changed as error:
-            raise FileExpired(filename=self.details["name"], e_tag=self.details.get("ETag")) from error
+            raise _changed(self.details["name"]) from error
 
     def _give_up_writing(self) -> None:
         """Abort the multipart upload: its parts would cost money for ever."""
         with contextlib.suppress(Exception):
             self.discard()
+
+
+class FileChanged(ObjectChanged, FileExpired):  # type: ignore[misc]  # s3fs is untyped
+    """The object of an open file was replaced: ObjectChanged, and what s3fs raises, for the `except` that knows it."""
+
+    def __init__(self, message: str = "", *, record: GiveUp | None = None) -> None:
+        ObjectChanged.__init__(self, message, record=record)
+
+
+def _changed(name: str) -> FileChanged:
+    record = GiveUp(operation="GetObject", path=f"s3://{name}")
+    told = f"GetObject s3://{name}: the object was replaced after the file was opened; open it anew"
+    return FileChanged(told, record=record)
 
 
 def _reading(file: ResilientS3File) -> Any:

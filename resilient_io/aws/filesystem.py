@@ -19,7 +19,7 @@ from resilient_io.aws.file import ResilientS3File
 from resilient_io.aws.hooks import harden, hardening_of
 from resilient_io.drive.first import FIRST_READ_BYTES, First
 from resilient_io.drive.forked import StartsAnew, leave_behind
-from resilient_io.drive.guard import guard_filesystem, guarded
+from resilient_io.drive.guard import guard_filesystem, guarded, interruptible
 from resilient_io.errors import GiveUp, ObjectChanged
 
 # Read at import, before `aws.sessions` may turn it down.
@@ -226,7 +226,7 @@ class ResilientS3FileSystem(StartsAnew, S3FileSystem):  # type: ignore[misc]  # 
         except ClientError as error:
             raise translate_boto_error(error) from error
 
-    _first_bytes = sync_wrapper(_first)
+    _first_bytes = interruptible(sync_wrapper(_first), _first)
 
 
 def _given(**options: Any) -> dict[str, Any]:

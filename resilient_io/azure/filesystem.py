@@ -24,7 +24,7 @@ from resilient_io.azure.file import ResilientAzureBlobFile
 from resilient_io.azure.listing import Listing, unless_off
 from resilient_io.drive.first import FIRST_READ_BYTES, First
 from resilient_io.drive.forked import StartsAnew, leave_behind
-from resilient_io.drive.guard import guard_filesystem, guarded
+from resilient_io.drive.guard import guard_filesystem, guarded, interruptible
 from resilient_io.errors import NotForkSafe
 
 
@@ -256,7 +256,7 @@ class ResilientAzureBlobFileSystem(StartsAnew, Listing):
                 return First(data=b"", details={"name": path.rstrip("/"), "size": None, "type": "directory"})
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
 
-    _first_bytes = sync_wrapper(_first)
+    _first_bytes = interruptible(sync_wrapper(_first), _first)
 
 
 guard_filesystem(ResilientAzureBlobFileSystem, sync_wrapper)

@@ -58,6 +58,7 @@ def judge_answer(
         code
         or _left_behind(operation, parsed, text)
         or _missing_result(operation, parsed, text)
+        or _no_object(operation, lower, text)
         or _wrong_range(operation, status, lower, requested_range)
         or _wrong_length(operation, lower, received_bytes)
     )
@@ -158,6 +159,18 @@ def _missing_result(operation: str, parsed: Mapping[str, object] | None, text: s
     if parsed is not None and not any(name != "ResponseMetadata" for name in parsed):
         return "EmptyAnswer"
     return "EmptyAnswer" if text is not None and not text.strip() else None
+
+
+def _no_object(operation: str, lower: Mapping[str, str], text: str | None) -> str | None:
+    """A 200 to a GET that cannot be an object's: without an ETag, and empty or an XML document.
+
+    A store sends an ETag with each object; the body is still to be read, so its text cannot tell.
+    """
+    if _plain(operation) not in ("getobject", "getblob") or "etag" in lower or text is not None:
+        return None
+    if lower.get("content-length") == "0":
+        return "EmptyAnswer"
+    return "InternalError" if "xml" in lower.get("content-type", "") else None
 
 
 def _wrong_range(

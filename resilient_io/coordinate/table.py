@@ -63,6 +63,8 @@ def directory() -> Path:
     """Return where the table is: `RESILIENT_IO_COORD_DIR`, or a folder of this user in shared memory."""
     given = os.environ.get("RESILIENT_IO_COORD_DIR")
     if given:
+        if not os.path.isabs(given):
+            raise Unusable(f"RESILIENT_IO_COORD_DIR must be a whole path, not {given!r}: elsewhere it is another folder")
         return Path(given)
     if fcntl is None:
         raise Unusable("this platform has no file locks")

@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextvars import ContextVar
 from enum import Enum
 from typing import Any, Final, NoReturn
 
@@ -64,13 +66,23 @@ def guard_filesystem(cls: type, sync_wrapper: Callable[[Any], Any]) -> type:
         if inspect.iscoroutinefunction(inner):
             guarded = _guarded(name, inner, kind)
             setattr(cls, f"_{name}", guarded)
-            if inspect.iscoroutinefunction(getattr(getattr(cls, name, None), "__wrapped__", None)):
-                setattr(cls, name, sync_wrapper(guarded))
+            if _is_made_from_coroutine(cls, name, sync_wrapper):
+                setattr(cls, name, interruptible(sync_wrapper(guarded), guarded))
         elif inspect.isasyncgenfunction(inner):
             setattr(cls, f"_{name}", _guarded_walk_async(name, inner))
         if kind is Kind.WALK and hasattr(cls, name):
             setattr(cls, name, _guarded_walk(name, getattr(cls, name)))
     return cls
+
+
+def _is_made_from_coroutine(cls: type, name: str, sync_wrapper: Callable[[Any], Any]) -> bool:
+    """Say whether the sync form of a method is the coroutine, waited for: bound so, or by fsspec when it makes one."""
+    blocking = getattr(cls, name, None)
+    if inspect.iscoroutinefunction(getattr(blocking, "__wrapped__", None)):
+        return True
+    asyn: Any = sys.modules[sync_wrapper.__module__]
+    mirrored = f"_{name}" in asyn.async_methods or hasattr(asyn.AsyncFileSystem, f"_{name}")
+    return mirrored and getattr(blocking, "__module__", "") == "fsspec.spec"
 
 
 def guard_file(cls: type, *more: str) -> type:
@@ -110,6 +122,9 @@ def _guarded(name: str, inner: Callable[..., Awaitable[Any]], kind: Kind) -> Cal
         if outer is not None and not outer.bulk:
             return await _nested(outer, inner(self, *args, **kwargs))
         operation = _operation(self, name, bulk=kind is Kind.BULK, home=asyncio.current_task())
+        waited_for = _waited_for.get()
+        if waited_for is not None:
+            waited_for.append(operation)
         with made_current(operation):
             try:
                 result = await inner(self, *args, **kwargs)
@@ -126,6 +141,32 @@ def _guarded(name: str, inner: Callable[..., Awaitable[Any]], kind: Kind) -> Cal
         return result
 
     return guarded
+
+
+# The operations that a blocked caller waits for; the loop's thread inherits the context of who hands it the work.
+_waited_for: ContextVar[list[Operation] | None] = ContextVar("resilient_io_waited_for", default=None)
+
+
+def interruptible(blocking: Callable[..., Any], coroutine: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+    """Return the sync form of a method, of which a KeyboardInterrupt ends the work and not only the wait."""
+
+    @functools.wraps(blocking)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        operations: list[Operation] = []
+        token = _waited_for.set(operations)
+        try:
+            return blocking(self, *args, **kwargs)
+        except Exception:
+            raise
+        except BaseException:
+            for operation in operations:
+                operation.abandon()
+            raise
+        finally:
+            _waited_for.reset(token)
+
+    call.__wrapped__ = coroutine  # as fsspec's own sync forms have it
+    return call
 
 
 def _returns_errors(inner: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -176,6 +217,9 @@ def _guarded_walk(name: str, inner: Callable[..., Iterator[Any]]) -> Callable[..
                 except Exception as error:
                     _end(operation, error)
                     raise
+                except BaseException:
+                    operation.abandon()
+                    raise
             if operation.ledger:
                 _raise_last(operation)
             if step is _DONE:
@@ -223,6 +267,9 @@ def _guarded_file_method(name: str, inner: Callable[..., Any]) -> Callable[..., 
                 raise
             except Exception as error:
                 _end(operation, error)
+                raise
+            except BaseException:
+                operation.abandon()
                 raise
         if operation.ledger:
             _raise_last(operation)

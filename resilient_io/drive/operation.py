@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar, Token
@@ -64,6 +65,16 @@ class Operation:
         for task in tuple(self._others or ()):
             if task is not here:
                 task.cancel()
+
+    def abandon(self) -> None:
+        """Cancel all that works for an operation whose caller is gone: a KeyboardInterrupt ended its wait.
+
+        From any thread. The wait alone would leave the work, and its permits, to go on in the event loop.
+        """
+        for task in (self.home, *tuple(self._others or ())):
+            if task is not None and not task.done():
+                with contextlib.suppress(RuntimeError):  # its loop is closed
+                    task.get_loop().call_soon_threadsafe(task.cancel)
 
     def policy(self, nearer: Mapping[str, object] | None = None) -> Policy:
         """Return the policy in force now; `configure()` is obeyed at once, also by what was made before."""

@@ -339,3 +339,33 @@ def test_an_async_request_inside_another_does_not_wait_for_it(store: FaultServer
     assert asyncio.run(run()) == 4096
     assert sent(server) == {"GetObject": 2}
     assert idle()
+
+
+@pytest.mark.parametrize("action", [FaultAction.OK_WITH_ERROR, FaultAction.OK_EMPTY])
+def test_an_error_that_comes_as_the_body_of_a_read_is_not_data(
+    plan_of: Callable[..., FaultServer], client: Client, action: FaultAction
+) -> None:
+    """A 200 without an ETag, empty or an XML document, is no object: it is asked for again, whole or in part."""
+    found = {"Bucket": "b", "Key": "train/000001"}
+    want = _body(client, found)
+    for part in ({}, {"Range": "bytes=100-199"}):
+        server = plan_of(FaultRule(action=action, match=Match(op="GetObject"), calls=(1,)))
+        assert _body(client, {**found, **part}) == (want[100:200] if part else want)
+        assert len(server.log(op="GetObject")) == 2
+    plan_of(FaultRule(action=action, match=Match(op="GetObject")))
+    with pytest.raises((ClientError, BotoCoreError)):
+        _body(client, found)
+
+
+def _body(client: Client, found: dict[str, str]) -> bytes:
+    if client.kind == "boto3":
+        body: bytes = client("get_object", **found)["Body"].read()
+        return body
+
+    async def read() -> bytes:
+        async with client.open() as opened:
+            answer = await opened.get_object(**found)
+            data: bytes = await answer["Body"].read()
+            return data
+
+    return asyncio.run(read())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import io
+import pickle
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -202,8 +204,12 @@ def test_an_object_replaced_while_open_does_not_mix_versions(
         assert file.read(10) == b"a" * 10
         _replace(stock, "replaced", b"b" * 1_000_000)
         file.seek(500_000)
-        with pytest.raises(FileExpired):
+        with pytest.raises(FileExpired) as caught:
             file.read(10)
+    changed = pickle.loads(pickle.dumps(caught.value))
+    assert isinstance(changed, ObjectChanged)
+    assert changed.errno == errno.ESTALE
+    assert str(changed) == str(caught.value)
 
 
 @knows_expiry

@@ -136,12 +136,12 @@ def test_the_blocks_of_a_failed_write_are_not_sent_on(make_fs: Any, azure_store:
     file = fs.open(f"{azure_store.container}/new", "wb", block_size=10)
     with pytest.raises(RuntimeError, match="Failed to upload block"):
         file.write(bytes(200))
-    sent = len(azure_store.server.log())
-    assert sent <= 4
     with pytest.raises(RuntimeError, match="Failed to upload block"):
         file.close()
     assert file.closed
-    assert len(azure_store.server.log()) == sent
+    # A block that was under way is logged when its end is seen, which may be late.
+    assert len(azure_store.server.log()) <= 4
+    assert azure_store.server.stats().count(op="PutBlockList") == 0
     assert not fs.exists(f"{azure_store.container}/new")
 
 

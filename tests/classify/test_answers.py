@@ -125,7 +125,7 @@ class TestBulkDelete:
         assert answer("DeleteObjects", parsed={"Deleted": [{"Key": "a"}]}) is None
         assert answer("DeleteObjects", body=b"<DeleteResult><Deleted><Key>Error</Key></Deleted></DeleteResult>") is None
         assert key_faults(parsed={"Errors": []}) == {}
-        assert answer("GetObject", parsed={"Errors": list(self.errors)}) is None
+        assert answer("GetObject", headers={**XML, "ETag": '"1"'}, parsed={"Errors": list(self.errors)}) is None
 
     def test_body_is_read_where_the_sdk_hides_the_result(self) -> None:
         body = b"<DeleteResult><Error><Key>SlowDown</Key><Code>AccessDenied</Code></Error></DeleteResult>"
@@ -194,3 +194,20 @@ def test_only_a_read_has_a_range() -> None:
 
 def test_head_has_no_body_to_be_short() -> None:
     assert answer("HeadObject", 200, {"Content-Length": "10"}, received_bytes=0) is None
+
+
+@pytest.mark.parametrize("operation", ["GetObject", "GetBlob"])
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"Content-Type": "application/xml", "Content-Length": "225"}, "InternalError"),
+        ({"Content-Type": "binary/octet-stream", "Content-Length": "0"}, "EmptyAnswer"),
+        ({"Content-Type": "application/xml", "Content-Length": "225", "ETag": '"1"'}, None),
+        ({"Content-Length": "0", "etag": '"1"'}, None),
+        ({"Content-Type": "binary/octet-stream", "Content-Length": "225"}, None),
+    ],
+)
+def test_a_read_that_cannot_be_an_object(operation: str, headers: dict[str, str], code: str | None) -> None:
+    """The body is still to be read; a store sends an ETag with each object, also with one that is an XML document."""
+    fault = answer(operation, headers=headers, parsed={})
+    assert (fault.code if fault is not None else None) == code

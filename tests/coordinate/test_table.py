@@ -108,6 +108,9 @@ def test_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """The variable names the folder; without it shared memory, or the place for temporary files, by user."""
     monkeypatch.setenv("RESILIENT_IO_COORD_DIR", "/somewhere")
     assert directory() == Path("/somewhere")
+    monkeypatch.setenv("RESILIENT_IO_COORD_DIR", "limits")
+    with pytest.raises(Unusable, match="whole path"):
+        directory()
     monkeypatch.delenv("RESILIENT_IO_COORD_DIR")
     assert directory().name == f"resilient-io-{os.geteuid()}"
 
