@@ -64,7 +64,7 @@ def directory() -> Path:
     given = os.environ.get("RESILIENT_IO_COORD_DIR")
     if given:
         if not os.path.isabs(given):
-            raise Unusable(f"RESILIENT_IO_COORD_DIR must be a whole path, not {given!r}: elsewhere it is another folder")
+            raise Unusable(f"RESILIENT_IO_COORD_DIR must be a whole path, not {given!r}, which differs by folder")
         return Path(given)
     if fcntl is None:
         raise Unusable("this platform has no file locks")
