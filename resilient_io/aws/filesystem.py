@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from botocore.exceptions import ClientError
 from fsspec.asyn import get_loop, sync_wrapper
@@ -24,6 +25,8 @@ from resilient_io.errors import GiveUp, ObjectChanged
 
 # Read at import, before `aws.sessions` may turn it down.
 _STOCK_ROUNDS: int = S3FileSystem.retries
+# What the reads of this module ask with, all of which GetObject knows.
+_OF_A_GET: Final = frozenset({"Bucket", "Key", "VersionId", "Range", "IfMatch"})
 
 
 class ResilientS3FileSystem(StartsAnew, S3FileSystem):  # type: ignore[misc]  # s3fs is untyped
@@ -156,6 +159,12 @@ class ResilientS3FileSystem(StartsAnew, S3FileSystem):  # type: ignore[misc]  # 
         if params.get("RequestPayer", "") is None:
             del params["RequestPayer"]
         return params
+
+    def parameters_of(self, get: Any, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the parameters of a GET: mostly those given, with nothing that s3fs would add or leave out."""
+        if request.keys() <= _OF_A_GET and not self.req_kw and not self.s3_additional_kwargs:
+            return request
+        return self._get_s3_method_kwargs(get, request)
 
     def _request_for(self, path: str, version_id: str | None) -> dict[str, Any]:
         bucket, key, version = self.split_path(path)

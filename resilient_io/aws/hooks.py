@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from resilient_io import policy as policies
-from resilient_io.aws import faults, keys, privates, transfer
+from resilient_io.aws import faults, keys, privates, timestamps, transfer
 from resilient_io.aws.errors import annotated, unless_an_echo, waited_too_long
 from resilient_io.drive.call import Call
 from resilient_io.drive.gate import WaitedTooLong
@@ -87,6 +87,9 @@ def _hook(client: Any, overlay: Mapping[str, object]) -> None:
     privates.check(client)
     done = Hardening(client, overlay)
     _silence_stock_retries(done)
+    undo_times = privates.read_times_with(client, timestamps.parse)
+    if undo_times is not None:
+        done.undo.append(undo_times)
     if privates.is_async(client):
         _hook_async(done)
     else:

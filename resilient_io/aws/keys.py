@@ -7,6 +7,7 @@ caller named its ARN.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from resilient_io.classify.operations import class_name
@@ -19,11 +20,15 @@ _TELLING: Final = frozenset({"IfNoneMatch", "IfMatch", "WriteOffsetBytes"})
 def scope_of(operation: str, params: Mapping[str, Any], endpoint: str, policy: Policy) -> ScopePath:
     """Return the scope under which a request of this operation is counted."""
     bucket = params.get("Bucket")
-    kind = class_name(operation)
     if not isinstance(bucket, str) or not bucket:
-        return scope_path(endpoint=endpoint, op_class=kind)
+        return _scope(operation, endpoint, "", "")
     prefix = prefix_of(_key_of(params), depth=policy.prefix_depth, rule=policy.prefix_rule)
-    return scope_path(endpoint=endpoint, op_class=kind, bucket=bucket, prefix=prefix)
+    return _scope(operation, endpoint, bucket, prefix)
+
+
+@lru_cache(maxsize=8192)
+def _scope(operation: str, endpoint: str, bucket: str, prefix: str) -> ScopePath:
+    return scope_path(endpoint=endpoint, op_class=class_name(operation), bucket=bucket, prefix=prefix)
 
 
 def place_of(params: Mapping[str, Any]) -> str:

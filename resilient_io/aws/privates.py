@@ -105,6 +105,25 @@ def forbid_resend(client: Any) -> Callable[[], None] | None:
     return undo
 
 
+def read_times_with(client: Any, parse: Callable[[Any], Any]) -> Callable[[], None] | None:
+    """Let this client alone read the times in its answers with `parse`; return what undoes it.
+
+    None where somebody has set parsers of their own, or the endpoint keeps none.
+    """
+    endpoint = endpoint_of(client)
+    stock = getattr(endpoint, "_response_parser_factory", None)
+    if stock is None or getattr(stock, "_defaults", None) != {}:
+        return None
+    factory = type(stock)()
+    factory.set_parser_defaults(timestamp_parser=parse)
+    endpoint._response_parser_factory = factory
+
+    def undo() -> None:
+        endpoint._response_parser_factory = stock
+
+    return undo
+
+
 def widen_pool(client: Any, connections: int) -> Callable[[], None] | None:
     """Make the connection pool hold at least `connections`; return what undoes it, None where it was wide enough.
 

@@ -213,7 +213,7 @@ async def _answer(fs: Any, request: Request, *, raw_errors: bool) -> Mapping[str
     """Send one GET as s3fs's `_call_s3` does, without the layers that only its own retries need."""
     get = (await fs.client_for(request["Bucket"])).get_object
     try:
-        found: Mapping[str, Any] = await get(**fs._get_s3_method_kwargs(get, request))
+        found: Mapping[str, Any] = await get(**fs.parameters_of(get, request))
         return found
     except ClientError as error:
         if _status_of(error) == 412:

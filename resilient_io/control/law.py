@@ -88,6 +88,7 @@ __all__ = [
     "fresh",
     "is_limited",
     "on_dropped",
+    "on_open",
     "on_refusal",
     "on_send",
     "on_success",
@@ -145,11 +146,20 @@ def ready_at(rec: Record, now: float, law: Constants = LAW) -> float:
     return now + (1.0 - tokens) / rate
 
 
+def on_open(rec: Record, now: float, sent: int, succeeded: int, law: Constants = LAW) -> None:
+    """Count together what an open scope sent and was answered of late: before a refusal nothing hangs on each."""
+    if sent:
+        _left(rec, now, sent)
+    if succeeded:
+        _answered(rec, now, succeeded)
+        for _ in range(succeeded if rec[SUSPECT_N] != 0.0 else 0):
+            _weigh(rec, 0.0)
+        _came_through(rec, now, succeeded, law)
+
+
 def on_send(rec: Record, now: float, u: float, law: Constants = LAW) -> None:
     """Count a request that leaves now. `u` spreads the clients apart."""
-    if rec[IN_FLIGHT] <= 0.0 and now - rec[SECOND] > 3.0:
-        rec[BEGAN_AT] = now
-    rec[IN_FLIGHT] += 1.0
+    _left(rec, now, 1)
     if rec[LIMITED] != 0.0:
         rec[TOKENS] -= 1.0 - (u - 0.5) * law.jitter
 
@@ -161,12 +171,10 @@ def on_dropped(rec: Record, now: float) -> None:
 
 def on_success(rec: Record, now: float, sent_at: float, *, backlog: bool, law: Constants = LAW) -> None:
     """Count a request that was answered; `backlog` says whether callers were waiting for admission."""
-    _answered(rec, now, suspected=0.0)
-    rec[COUNT] += 1.0
-    rec[SUCCEEDED_AT] = now
-    if rec[STREAK] >= law.outage_refusals and is_alone(rec, law):
-        new_block(rec, now)  # it came back: what was refused before says nothing of now
-    rec[STREAK] = 0.0
+    _answered(rec, now, 1)
+    if rec[SUSPECT_N] != 0.0:
+        _weigh(rec, 0.0)
+    _came_through(rec, now, 1, law)
     if rec[LIMITED] == 0.0:
         return
     if rec[ENTERING] != 0.0:
@@ -190,7 +198,9 @@ def on_success(rec: Record, now: float, sent_at: float, *, backlog: bool, law: C
 def on_refusal(rec: Record, now: float, sent_at: float, u: float, law: Constants = LAW) -> None:
     """Count a refusal that speaks of load (503 SlowDown, ServerBusy, 429)."""
     rec[REALLY_REFUSED_AT] = now
-    _answered(rec, now, suspected=0.0)
+    _answered(rec, now, 1)
+    if rec[SUSPECT_N] != 0.0:
+        _weigh(rec, 0.0)
     _refused(rec, now, sent_at, u, law)
 
 
@@ -200,7 +210,8 @@ def on_suspected(rec: Record, now: float, sent_at: float, u: float, law: Constan
     It is taken for a refusal if the scope was really refused within `suspect_window_s`, or if at least `suspect_share`
     of the last `suspect_n` answers were like it; otherwise it only frees its place.
     """
-    _answered(rec, now, suspected=1.0)
+    _answered(rec, now, 1)
+    _weigh(rec, 1.0)
     many = rec[SUSPECT_N] >= law.suspect_n and rec[SUSPECT_SHARE] >= law.suspect_share
     if many or now - rec[REALLY_REFUSED_AT] <= law.suspect_window_s:
         _refused(rec, now, sent_at, u, law)
@@ -227,17 +238,34 @@ def _refused(rec: Record, now: float, sent_at: float, u: float, law: Constants) 
         cut(rec, now, law)
 
 
-def _answered(rec: Record, now: float, *, suspected: float) -> None:
-    in_flight = rec[IN_FLIGHT] - 1.0
+def _left(rec: Record, now: float, sent: int) -> None:
+    if rec[IN_FLIGHT] <= 0.0 and now - rec[SECOND] > 3.0:
+        rec[BEGAN_AT] = now
+    rec[IN_FLIGHT] += sent
+
+
+def _answered(rec: Record, now: float, answers: int) -> None:
+    in_flight = rec[IN_FLIGHT] - answers
     rec[IN_FLIGHT] = in_flight if in_flight > 0.0 else 0.0
     if now - rec[SECOND] >= 1.0:
         _roll(rec, now)
-    if suspected != 0.0 or rec[SUSPECT_N] != 0.0:
-        n = min(20.0, rec[SUSPECT_N] + 1.0)
-        rec[SUSPECT_N] = n
-        rec[SUSPECT_SHARE] += (suspected - rec[SUSPECT_SHARE]) / n
-        if rec[SUSPECT_SHARE] < 1e-3:
-            rec[SUSPECT_N] = rec[SUSPECT_SHARE] = 0.0
+
+
+def _weigh(rec: Record, suspected: float) -> None:
+    """Note whether an answer was a suspect one (1.0) or not (0.0)."""
+    n = min(20.0, rec[SUSPECT_N] + 1.0)
+    rec[SUSPECT_N] = n
+    rec[SUSPECT_SHARE] += (suspected - rec[SUSPECT_SHARE]) / n
+    if rec[SUSPECT_SHARE] < 1e-3:
+        rec[SUSPECT_N] = rec[SUSPECT_SHARE] = 0.0
+
+
+def _came_through(rec: Record, now: float, succeeded: int, law: Constants) -> None:
+    rec[COUNT] += succeeded
+    rec[SUCCEEDED_AT] = now
+    if rec[STREAK] >= law.outage_refusals and is_alone(rec, law):
+        new_block(rec, now)  # it came back: what was refused before says nothing of now
+    rec[STREAK] = 0.0
 
 
 def _roll(rec: Record, now: float) -> None:

@@ -16,6 +16,7 @@ from resilient_io.control import joining, law, turns
 from resilient_io.control.law import COUNT, IN_FLIGHT, LIMITED, RATE, Record
 from resilient_io.control.law_record import ASSUMED
 from resilient_io.coordinate.fleet import Job, share_of
+from resilient_io.coordinate.pace import UNSURE
 from resilient_io.coordinate.table import Slot, Table
 
 # Seconds for which a process that was locked out decides by itself.
@@ -74,6 +75,8 @@ class NodePace:
         "_slot",
         "_table",
         "_turn",
+        "flag_at",
+        "flags",
     )
 
     def __init__(
@@ -87,6 +90,7 @@ class NodePace:
         link: Link | None = None,
     ) -> None:
         self._rec = rec
+        self.flags, self.flag_at = UNSURE, 0
         self._link: Link | None = None
         self._job, self._fleet_size = job, fleet_size
         self._counted_at = self._shown_at = -math.inf
@@ -124,6 +128,16 @@ class NodePace:
         if ready <= now:
             return ready
         return min(ready, now + max(_LOOK_LEAST_S, (ready - now) / 2.0), now + _LOOK_S)
+
+    def on_open(self, now: float, at: float, sent: int, succeeded: int) -> None:
+        """See Pace."""
+        is_open = self._is_open(now)
+        self._mine += sent - succeeded
+        if is_open:
+            law.on_open(self._rec, at, sent, succeeded)
+            self._show(at)
+        else:  # another process met the limit meanwhile
+            self._stepped(now, _add, sent, succeeded)
 
     def on_send(self, now: float, u: float) -> None:
         """See Pace."""
@@ -202,6 +216,7 @@ class NodePace:
             return False
         if rec[LIMITED] != 0.0:
             self._reopen(now)
+        self.flags, self.flag_at = slot.flags, slot.flag_at
         return True
 
     def _reopen(self, now: float) -> None:
@@ -326,11 +341,13 @@ class NodePace:
             finally:
                 slot.unlock()
         self._slot = slot
+        self.flags, self.flag_at = UNSURE, 0
         return slot
 
     def _go_alone(self, now: float) -> None:
         """Decide by what was last seen, at this process's part of the rate."""
         was_alone = now - self._alone_until < ALONE_S
+        self.flags, self.flag_at = UNSURE, 0
         self._alone_until = now + ALONE_S
         self._missed_at = math.inf
         self._turn = 0.0
@@ -344,6 +361,11 @@ class NodePace:
             rec[law.TOKENS] = min(rec[law.TOKENS], 1.0)
             rec[COUNT] = 0.0
         rec[IN_FLIGHT] = self._mine
+
+
+def _add(rec: Record, now: float, sent: int, succeeded: int) -> None:
+    rec[IN_FLIGHT] = max(0.0, rec[IN_FLIGHT] + sent - succeeded)
+    rec[COUNT] += succeeded
 
 
 def _pay(rec: Record, now: float, u: float) -> None:

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from resilient_io.control import law
-from resilient_io.control.law import Record
+from resilient_io.control.law import LIMITED, Record
+
+# What a pace shows as its flag while nothing but its own steps can tell whether the level is open.
+UNSURE: Final[Sequence[float]] = (1.0,)
 
 
 class Pace(Protocol):
-    """The rate of one level. Not thread-safe: the gate's lock guards it. Nothing here blocks for more than 1 ms."""
+    """The rate of one level. Not thread-safe: the gate's lock guards it. Nothing here blocks for more than 1 ms.
+
+    `flags[flag_at]` is 0.0 while the level is open, whoever limits it: what a request costs there is this look, and
+    what was sent and answered meanwhile is told by `on_open`, many together.
+    """
+
+    flags: Sequence[float]
+    flag_at: int
 
     def ready_at(self, now: float) -> float:
         """Return when the next request may leave; `<= now` is at once. Ask again then, and after each answer."""
+
+    def on_open(self, now: float, at: float, sent: int, succeeded: int) -> None:
+        """Count what was sent and answered while the level was open, the last of it at `at`."""
 
     def on_send(self, now: float, u: float) -> None:
         """Count a request that leaves now."""
@@ -36,14 +50,20 @@ class Pace(Protocol):
 class ProcessPace:
     """A record that this process keeps for itself."""
 
-    __slots__ = ("_rec",)
+    __slots__ = ("_rec", "flag_at", "flags")
 
     def __init__(self, rec: Record) -> None:
         self._rec = rec
+        self.flags: Sequence[float] = rec
+        self.flag_at = LIMITED
 
     def ready_at(self, now: float) -> float:
         """See Pace."""
         return law.ready_at(self._rec, now)
+
+    def on_open(self, now: float, at: float, sent: int, succeeded: int) -> None:
+        """See Pace."""
+        law.on_open(self._rec, at, sent, succeeded)
 
     def on_send(self, now: float, u: float) -> None:
         """See Pace."""

@@ -146,7 +146,6 @@ class Slot:
     __slots__ = (
         "_at",
         "_doubles",
-        "_flag",
         "_had",
         "_lock",
         "_map",
@@ -156,6 +155,8 @@ class Slot:
         "_share",
         "_table",
         "digest",
+        "flag_at",
+        "flags",
     )
 
     def __init__(self, table: Table, number: int, digest: bytes) -> None:
@@ -166,7 +167,8 @@ class Slot:
         self._at = _HEADER_BYTES + number * _SLOT_BYTES
         self._mark = _WANTED_AT + number
         self._share, self._moved, self._had = ((self._at + offset) // 8 for offset in (_SHARE_AT, _MOVED_AT, _HAD_AT))
-        self._flag = (self._at + _RECORD_AT) // 8 + law.LIMITED
+        # Where all processes see at a look whether the level is limited: not 0.0.
+        self.flags, self.flag_at = table.doubles, (self._at + _RECORD_AT) // 8 + law.LIMITED
         self._lock = _ByteLock(table._fd, self._at)
         self._row_at: int | None = None
 
@@ -189,7 +191,7 @@ class Slot:
 
     def is_limited(self) -> bool:
         """Say whether the level is limited; needs no lock."""
-        return self._doubles[self._flag] != 0.0
+        return self.flags[self.flag_at] != 0.0
 
     def read(self, now: float) -> list[float]:
         """Return the record; a fresh one for one that makes no sense."""

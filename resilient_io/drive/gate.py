@@ -228,14 +228,7 @@ class Gate:
 
     def _send(self, permit: Permit, lane: Lane, now: float) -> None:
         lane.open[permit._number] = weakref.ref(permit)
-        u = self._rng.random()
-        for level in lane.levels:
-            level.pace.on_send(now, u)
-            level.in_flight += 1
-            tally = level.tally
-            tally.sent += 1
-            if level.in_flight > tally.peak_in_flight:
-                tally.peak_in_flight = level.in_flight
+        lane.on_send(now, self._rng.random())
         if permit.policy.rate_per_s is not None:
             lane.leaf.given[0] -= 1.0
 
@@ -316,38 +309,36 @@ class Gate:
             if last:
                 self._free(permit, lane)
         if pump:
-            for one in lane.kin or (lane,):
+            if lane.waiting:
+                self._pump(lane, now)
+            for one in lane.kin:
                 if one.waiting:
                     self._pump(one, now)
 
     def _settle(self, permit: Permit, outcome: Outcome, sent_at: float, now: float) -> None:
         permit.sent_at = None
         lane = permit._lane
-        charged = lane.levels[lane.path.index_of(permit.charge)]
-        if permit.blob:
-            charged = self._charged(permit, charged, outcome, now)
+        seen = lane.note(permit.blob, now, refused=outcome is Outcome.REFUSED) if permit.blob else None
+        charged = lane.leaf if outcome is Outcome.SUCCEEDED else self._charged(permit, seen, outcome, now)
         before = law.rate_per_s(charged.rate) if events.listening() else None
         if outcome is Outcome.SUCCEEDED:
-            backlog = bool(lane.waiting)
-            for level in lane.levels:
-                level.pace.on_success(now, sent_at, backlog)
-                level.tally.succeeded += 1
-            budget.on_success(lane.leaf.budget, permit.policy.retry_budget, permit.policy.retry_budget_burst)
+            policy = permit.policy
+            lane.on_success(now, sent_at)
+            budget.on_success(charged.budget, policy.retry_budget, policy.retry_budget_burst)
         else:
             self._settle_failed(lane, charged, outcome, sent_at, now)
         if before is not None:
             self._note_change(charged, before, now)
 
-    def _charged(self, permit: Permit, level: Level, outcome: Outcome, now: float) -> Level:
-        """Return the level to charge where objects have limits too: the service says nothing, so the others speak."""
+    def _charged(self, permit: Permit, seen: evidence.Seen | None, outcome: Outcome, now: float) -> Level:
+        """Return the level to charge; where objects have limits too and the service says nothing, the others speak."""
         lane = permit._lane
-        prefix = lane.levels[len(lane.levels) - (2 if lane.path.blob else 1)]
-        seen = evidence.note(prefix.blobs, permit.blob, now, refused=outcome is Outcome.REFUSED)
-        if outcome is not Outcome.REFUSED or permit.charge is not None:
-            return level
-        if not evidence.is_the_blob_s(prefix.blobs, permit.blob, now):
-            return prefix
+        if seen is None or outcome is not Outcome.REFUSED or permit.charge is not None:
+            return lane.levels[lane.path.index_of(permit.charge)]
+        if not evidence.is_the_blob_s(lane.prefix.blobs, permit.blob, now):
+            return lane.prefix
         hot = self._table.lane(lane.path.of_blob(permit.blob), permit.policy, now).leaf
+        hot.tell(now)
         if not law.is_limited(hot.rate):
             # It was not counted as a level of its own so far.
             hot.rate[law.COUNT], hot.rate[law.BEGAN_AT] = seen.per_s(now), now - 1.0
@@ -358,6 +349,7 @@ class Gate:
         if charged not in lane.levels:  # a blob that has just been found to be hot
             charged.pace.on_refusal(now, sent_at, self._rng.random())
         for level in lane.levels:
+            level.tell(now)
             level.tally.count(outcome)
             if level is not charged:
                 level.pace.on_dropped(now)
@@ -382,6 +374,7 @@ class Gate:
             del lane.open[number]
             for level in lane.levels:
                 level.in_flight -= 1
+                level.tell(now)
                 level.tally.dropped += 1
                 level.pace.on_dropped(now)
 
@@ -436,11 +429,12 @@ class Gate:
     def levels(self) -> list[Level]:
         """Return all levels that this process knows; read them as a snapshot."""
         with self.locked():
-            return self._table.levels()
+            return self._table.levels(self.clock.now())
 
     def lanes(self) -> list[Lane]:
         """Return all lanes that this process knows; read them as a snapshot."""
         with self.locked():
+            self._table.levels(self.clock.now())  # brought up to date
             return self._table.lanes()
 
     def after_fork(self) -> None:

@@ -127,7 +127,7 @@ def _scope_report(level: Level, waiting: int, in_flight: int, leaf: bool) -> Sco
         in_flight=in_flight,
         waiting=waiting,
         waited_s=tally.waited_s,
-        peak_in_flight=tally.peak_in_flight,
+        peak_in_flight=level.peak_in_flight,
         limited=law.is_limited(level.rate),
         leaf=leaf,
     )

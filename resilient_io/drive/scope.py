@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import MutableSequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from resilient_io.control import budget, law
-from resilient_io.control.evidence import Blobs
+from resilient_io.control.evidence import Blobs, Seen, note
 from resilient_io.control.scopes import ScopePath
 from resilient_io.coordinate.pace import Pace, ProcessPace
 from resilient_io.coordinate.sharing import ProcessSharing, Sharing
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 MAX_LANES: Final = 8_192
 # A limit that nobody has met for so long is worth no more than what a fresh start learns.
 _STALE_S: Final = 300.0
+# For so long what happened on an open level may stay untold: an entry is decided on a second's answers.
+_TELL_S: Final = 0.02
 # Seconds of a given rate that may be saved up: a thread that wakes a little late must not lose its turn.
 _GIVEN_BURST_S: Final = 0.02
 
@@ -56,7 +59,6 @@ class Tally:
     dropped: int = 0
     waited: int = 0
     waited_s: float = 0.0
-    peak_in_flight: int = 0
 
     def count(self, outcome: Outcome) -> None:
         """Count a request that did not succeed."""
@@ -71,7 +73,12 @@ class Tally:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Level:
-    """One level of a scope path in this process: its rate record and what steps it, its retry budget and lanes."""
+    """One level of a scope path in this process: its rate record and what steps it, and its retry budget.
+
+    While nothing limits it, what is sent and answered is only counted here, and told to its pace when more is in flight
+    than it was told, when that is `_TELL_S` old, and before anything else is told. So an open level costs a request
+    next to nothing, whoever shares it.
+    """
 
     key: str
     rate: MutableSequence[float]
@@ -80,9 +87,25 @@ class Level:
     tally: Tally = field(default_factory=Tally)
     own: bool = False
     in_flight: int = 0
+    peak_in_flight: int = 0
     users: int = 0
+    untold_sent: int = 0
+    untold_succeeded: int = 0
+    untold_at: float = 0.0
+    told_in_flight: int = 0
+    tell_at: float = -math.inf
     blobs: Blobs = field(default_factory=OrderedDict)
     given: MutableSequence[float] = field(default_factory=lambda: [1.0, 0.0])
+
+    def tell(self, now: float) -> None:
+        """Tell the pace what it was not told yet; to be called before it is told or asked anything else."""
+        sent, succeeded = self.untold_sent, self.untold_succeeded
+        if sent or succeeded:
+            self.untold_sent = self.untold_succeeded = 0
+            self.told_in_flight, self.tell_at = self.in_flight, now + _TELL_S
+            self.tally.sent += sent
+            self.tally.succeeded += succeeded
+            self.pace.on_open(now, self.untold_at, sent, succeeded)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -111,6 +134,44 @@ class Lane:
         """The narrowest level, whose semaphore this is."""
         return self.levels[-1]
 
+    @property
+    def prefix(self) -> Level:
+        """The prefix's level, which is the narrowest but in the lane of a hot blob."""
+        return self.levels[-2 if self.path.blob else -1]
+
+    def on_send(self, now: float, u: float) -> None:
+        """Count a request that leaves now; `u` is uniform in [0, 1)."""
+        for level in self.levels:
+            pace = level.pace
+            in_flight = level.in_flight = level.in_flight + 1
+            if in_flight > level.peak_in_flight:
+                level.peak_in_flight = in_flight
+            if pace.flags[pace.flag_at] != 0.0:
+                level.tell(now)
+                level.tally.sent += 1
+                pace.on_send(now, u)
+                continue
+            level.untold_sent += 1
+            level.untold_at = now
+            if in_flight > level.told_in_flight or now >= level.tell_at:
+                level.tell(now)
+
+    def on_success(self, now: float, sent_at: float) -> None:
+        """Count a request that was answered."""
+        for level in self.levels:
+            pace = level.pace
+            if pace.flags[pace.flag_at] != 0.0:
+                level.tell(now)
+                level.tally.succeeded += 1
+                pace.on_success(now, sent_at, bool(self.waiting))
+            else:
+                level.untold_succeeded += 1
+                level.untold_at = now
+
+    def note(self, blob: str, now: float, *, refused: bool) -> Seen:
+        """Note what became of a request for an object of the prefix."""
+        return note(self.prefix.blobs, blob, now, refused=refused)
+
     def busy(self) -> bool:
         """Say whether somebody has a permit of this lane or waits for one."""
         return bool(self.open or self.waiting)
@@ -126,9 +187,12 @@ class Lane:
         """Return when the next request may leave as far as the rates of all levels go."""
         ready = now
         for level in self.levels:
-            at = level.pace.ready_at(now)
-            if at > ready:
-                ready = at
+            pace = level.pace
+            if pace.flags[pace.flag_at] != 0.0:
+                level.tell(now)
+                at = pace.ready_at(now)
+                if at > ready:
+                    ready = at
         return ready if given_per_s is None else max(ready, _given_ready_at(self.leaf.given, now, given_per_s))
 
 
@@ -139,16 +203,26 @@ class ScopeTable:
     while those are limited, and beyond that only while they are busy.
     """
 
-    __slots__ = ("_evict_above", "_lanes", "_levels", "_limit", "_sharing")
+    __slots__ = ("_evict_above", "_lanes", "_last", "_levels", "_limit", "_sharing")
 
     def __init__(self, limit: int = MAX_LANES, sharing: Sharing | None = None) -> None:
         self._limit = self._evict_above = limit
         self._sharing = sharing or ProcessSharing()
         self._levels: dict[tuple[str, bool], Level] = {}
         self._lanes: OrderedDict[tuple[ScopePath, int, str], Lane] = OrderedDict()
+        # The one that was asked for last: most requests are followed by another one of their kind.
+        self._last: tuple[ScopePath, Policy, Lane] | None = None
 
     def lane(self, path: ScopePath, policy: Policy, now: float) -> Lane:
         """Return the lane of this path and of the policy's cap and coordination, made if it is not there."""
+        last = self._last
+        if last is not None and last[0] is path and last[1] is policy:
+            return last[2]
+        lane = self._lane(path, policy, now)
+        self._last = (path, policy, lane)
+        return lane
+
+    def _lane(self, path: ScopePath, policy: Policy, now: float) -> Lane:
         key = (path, policy.max_concurrency, _reach(policy))
         lane = self._lanes.get(key)
         if lane is not None:
@@ -183,9 +257,12 @@ class ScopeTable:
         """Return all lanes, the least recently used first."""
         return list(self._lanes.values())
 
-    def levels(self) -> list[Level]:
-        """Return all levels, in the order in which they were first used."""
-        return list(self._levels.values())
+    def levels(self, now: float) -> list[Level]:
+        """Return all levels, in the order in which they were first used, and up to date."""
+        levels = list(self._levels.values())
+        for level in levels:
+            level.tell(now)
+        return levels
 
     def isolate(self) -> None:
         """Let no level of this table touch what is shared any more: it was left over by a fork."""
@@ -208,6 +285,7 @@ class ScopeTable:
     def _evict(self, now: float) -> None:
         """Forget a sixteenth of the lanes at once, so that a long walk does not pay a scan for each prefix."""
         some = 1 + self._limit // 16
+        self._last = None
         gone = [key for key, lane in self._lanes.items() if lane.idle(now)]
         if not gone and len(self._lanes) >= 2 * self._limit:
             gone = [key for key, lane in self._lanes.items() if not lane.busy()]

@@ -173,7 +173,7 @@ def test_the_cap_holds_for_sixteen_threads() -> None:
         pass
     assert peak == 5
     assert (in_flight(gate), waiting(gate)) == (0, 0)
-    assert level(gate).tally.peak_in_flight == 5
+    assert level(gate).peak_in_flight == 5
     assert level(gate).tally.succeeded == 16 * 60
 
 
@@ -515,3 +515,34 @@ def test_a_hot_blob_counts_into_the_semaphore_of_its_prefix() -> None:
     gate.acquire(ACCOUNT, policy, blob="b", deadline_at=clock.now() + 1.0).free(Outcome.SUCCEEDED)
     held[1].free(Outcome.SUCCEEDED)
     assert gate.lanes()[0].in_flight == 0
+
+
+def test_what_an_open_level_was_not_told_counts_at_its_first_refusal() -> None:
+    """On an open level each request only costs a count; the law must know of all of them when it begins to decide."""
+    clock = ManualClock()
+    gate = gate_of(clock)
+    for _ in range(7):
+        gate.acquire(TRAIN, Policy()).free(Outcome.SUCCEEDED)
+    held = [gate.acquire(TRAIN, Policy()) for _ in range(3)]
+    held.pop().free(Outcome.REFUSED)
+    found = next(one for one in gate._table._levels.values() if one.key == TRAIN.levels()[-1])
+    assert (found.untold_sent, found.untold_succeeded) == (0, 0)
+    assert (found.rate[law.COUNT], found.rate[law.IN_FLIGHT]) == (7, 2)
+    assert law.is_limited(found.rate)
+
+
+def test_an_open_level_is_told_when_more_is_in_flight_and_when_time_has_passed() -> None:
+    """Other processes see in the table what this one has in flight: a burst at once, the rest within 20 ms."""
+    clock = ManualClock()
+    gate = gate_of(clock)
+    held = [gate.acquire(TRAIN, Policy()) for _ in range(3)]
+    found = next(one for one in gate._table._levels.values() if one.key == TRAIN.levels()[-1])
+    assert found.rate[law.IN_FLIGHT] == 3
+    held.pop().free(Outcome.SUCCEEDED)
+    held.append(gate.acquire(TRAIN, Policy()))
+    assert (found.untold_sent, found.untold_succeeded) == (1, 1)
+    clock.advance(0.03)
+    held.pop().free(Outcome.SUCCEEDED)
+    held.append(gate.acquire(TRAIN, Policy()))
+    assert (found.untold_sent, found.untold_succeeded) == (0, 0)
+    assert (found.rate[law.COUNT], found.rate[law.IN_FLIGHT]) == (2, 3)

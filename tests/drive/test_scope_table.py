@@ -30,7 +30,7 @@ def test_the_number_of_lanes_is_bounded() -> None:
         table.lane(path(number), Policy(), 0.0)
     assert len(table.lanes()) <= 32
     # One level for each prefix, and the bucket and the store above.
-    assert len(table.levels()) == len(table.lanes()) + 2
+    assert len(table.levels(0.0)) == len(table.lanes()) + 2
 
 
 def test_the_least_recently_used_are_forgotten_first() -> None:
