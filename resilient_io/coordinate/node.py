@@ -33,6 +33,8 @@ _LOOK_LEAST_S: Final = 0.004
 _COUNT_S: Final = 5.0
 # How old what it shows of an open level may be; an entry is decided on a second's answers.
 _NEWS_S: Final = 0.02
+# Answers that may wait for the next question: more are told at once, by a process that only waits for answers.
+_OWED_MOST: Final = 8
 # How often a process shows itself while the level is limited: its row says only that it is there.
 _SHOW_S: Final = 1.0
 
@@ -158,8 +160,11 @@ class NodePace:
         if is_open:
             law.on_success(self._rec, now, sent_at, backlog=backlog)
             self._show_news(now)
-        else:
+        elif now < self._alone_until or len(self._owed) >= _OWED_MOST:
             self._stepped(now, law.on_success, sent_at, backlog=backlog)
+        else:
+            # Told with the next question, which comes with the next request: half of all locking is saved.
+            self._owed.append((law.on_success, (sent_at,), {"backlog": backlog}))
 
     def on_refusal(self, now: float, sent_at: float, u: float) -> None:
         """See Pace. The first one of an open level makes it limited for all."""
@@ -237,8 +242,8 @@ class NodePace:
         What cannot be done because another process is inside the lock is owed, and done with the next step.
         """
         try:
-            # What is owed on an open level is the refusal that ends that.
-            where = self._load(now, join or bool(self._owed))
+            # A refusal that is owed on an open level ends that.
+            where = self._load(now, join or any(owed[0] is not law.on_success for owed in self._owed))
             if where is _Where.HELD_UP:
                 self._owed.append((step, args, options))
                 return None

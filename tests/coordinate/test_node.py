@@ -158,8 +158,27 @@ def test_what_was_learnt_while_the_lock_was_held_is_not_lost(start: Start, folde
     slot.unlock()
     before = slot.read(NOW)[law.COUNT]
     pace.on_success(NOW + 0.040, NOW, True)
+    pace.ready_at(NOW + 0.040)
     assert slot.read(NOW)[law.COUNT] == before + 6.0
     assert rec[law.COUNT] == before + 6.0
+
+
+def test_answers_are_told_with_the_next_question_or_when_there_are_many(start: Start, folder: Path) -> None:
+    """Half of the locking is saved; a process that only waits for answers does not keep them for itself."""
+    pace, _ = start(NOW)
+    for _ in range(12):
+        pace.on_send(NOW, 0.5)
+    enter(pace, NOW)
+    slot = Table(folder).slot("store|bucket|train|read", NOW)
+    assert slot is not None
+    before = slot.read(NOW)[law.COUNT]
+    told = []
+    for number in range(10):
+        pace.on_success(NOW + 0.020 + number / 1000, NOW, False)
+        told.append(slot.read(NOW)[law.COUNT] - before)
+    assert told == [0, 0, 0, 0, 0, 0, 0, 0, 9, 9]
+    pace.ready_at(NOW + 0.040)
+    assert slot.read(NOW)[law.COUNT] == before + 10
 
 
 def test_what_was_lifted_is_lifted_for_all(start: Start) -> None:
