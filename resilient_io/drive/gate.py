@@ -25,12 +25,12 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Iterator, MutableSequence
-from enum import Enum
 from threading import get_ident
 from typing import Final
 
 from resilient_io import events
-from resilient_io.control import budget, evidence, law
+from resilient_io.control import budget, charging, law
+from resilient_io.control.charging import Outcome as Outcome
 from resilient_io.control.scopes import ScopePath, label
 from resilient_io.coordinate.sharing import Sharing
 from resilient_io.drive.clock import Clock
@@ -42,15 +42,6 @@ from resilient_io.policy import Policy
 _SLACK_S: Final = 0.0005
 # The first of a queue looks by itself this often: a permit that was lost by all tells nobody.
 _LOOK_AGAIN_S: Final = 5.0
-
-
-class Outcome(str, Enum):
-    """What an answered or lost request says of the load."""
-
-    SUCCEEDED = "succeeded"
-    REFUSED = "refused"
-    SUSPECTED = "suspected"
-    DROPPED = "dropped"
 
 
 class WaitedTooLong(Exception):
@@ -318,8 +309,9 @@ class Gate:
     def _settle(self, permit: Permit, outcome: Outcome, sent_at: float, now: float) -> None:
         permit.sent_at = None
         lane = permit._lane
-        seen = lane.note(permit.blob, now, refused=outcome is Outcome.REFUSED) if permit.blob else None
-        charged = lane.leaf if outcome is Outcome.SUCCEEDED else self._charged(permit, seen, outcome, now)
+        if permit.blob:
+            lane.note(permit.blob, now, refused=outcome is Outcome.REFUSED)
+        charged = lane.leaf if outcome is Outcome.SUCCEEDED else self._charged(permit, outcome, now)
         before = law.rate_per_s(charged.rate) if events.listening() else None
         if outcome is Outcome.SUCCEEDED:
             policy = permit.policy
@@ -330,37 +322,24 @@ class Gate:
         if before is not None:
             self._note_change(charged, before, now)
 
-    def _charged(self, permit: Permit, seen: evidence.Seen | None, outcome: Outcome, now: float) -> Level:
-        """Return the level to charge; where objects have limits too and the service says nothing, the others speak."""
-        lane = permit._lane
-        if seen is None or outcome is not Outcome.REFUSED or permit.charge is not None:
-            return lane.levels[lane.path.index_of(permit.charge)]
-        if not evidence.is_the_blob_s(lane.prefix.blobs, permit.blob, now):
-            return lane.prefix
-        hot = self._table.lane(lane.path.of_blob(permit.blob), permit.policy, now).leaf
+    def _charged(self, permit: Permit, outcome: Outcome, now: float) -> Level:
+        """Return the level to charge: that of a blob which has just been found to be hot is made."""
+        lane, path, blob = permit._lane, permit._lane.path, permit.blob
+        blobs = lane.prefix.blobs
+        index = charging.whose(path, permit.charge, outcome, blobs, blob, now)
+        if index < len(lane.levels):
+            return lane.levels[index]
+        hot = self._table.lane(path.of_blob(blob), permit.policy, now).leaf
         hot.tell(now)
-        if not law.is_limited(hot.rate):
-            # It was not counted as a level of its own so far.
-            hot.rate[law.COUNT], hot.rate[law.BEGAN_AT] = seen.per_s(now), now - 1.0
+        charging.begin_hot(hot.rate, blobs[blob], now)
         return hot
 
     def _settle_failed(self, lane: Lane, charged: Level, outcome: Outcome, sent_at: float, now: float) -> None:
-        """Charge one level with what went wrong; the others only count it. Never two: all would be cut for one."""
-        if charged not in lane.levels:  # a blob that has just been found to be hot
-            charged.pace.on_refusal(now, sent_at, self._rng.random())
         for level in lane.levels:
             level.tell(now)
             level.tally.count(outcome)
-            if level is not charged:
-                level.pace.on_dropped(now)
-                continue
-            match outcome:
-                case Outcome.REFUSED:
-                    level.pace.on_refusal(now, sent_at, self._rng.random())
-                case Outcome.SUSPECTED:
-                    level.pace.on_suspected(now, sent_at, self._rng.random())
-                case _:
-                    level.pace.on_dropped(now)
+        paces = [level.pace for level in lane.levels]
+        charging.settle_failed(paces, charged.pace, outcome, now, sent_at, self._rng.random())
 
     def _free(self, permit: Permit, lane: Lane) -> None:
         if lane.open.pop(permit._number, None) is not None:
