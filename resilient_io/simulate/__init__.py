@@ -9,9 +9,11 @@ Simulated minutes take seconds. The model and what it leaves out are described i
 
 from __future__ import annotations
 
-from resilient_io.simulate.fleet import Fleet, run
+from resilient_io.simulate.engine import run, run_together
+from resilient_io.simulate.fleet import Fleet, Order
 from resilient_io.simulate.hub import Cluster
 from resilient_io.simulate.measure import Result, fairness
+from resilient_io.simulate.service import Service
 from resilient_io.simulate.store import Store
 
-__all__ = ["Cluster", "Fleet", "Result", "Store", "fairness", "run"]
+__all__ = ["Cluster", "Fleet", "Order", "Result", "Service", "Store", "fairness", "run", "run_together"]

@@ -1,0 +1,132 @@
+"""One who steps records: a process or a machine. It asks and charges every level of a scope path, as the gate does."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+from resilient_io.control import charging
+from resilient_io.control import law as law_of
+from resilient_io.control.charging import Outcome
+from resilient_io.control.evidence import Blobs
+from resilient_io.control.law import Constants, Record
+from resilient_io.control.scopes import ScopePath
+
+# The gate forgets the lane of a hot blob whose limit nobody has met for so long.
+_STALE_S: Final = 300.0
+
+Waiting = TypeVar("Waiting")
+
+
+class Level:
+    """The record of one level, stepped by a law."""
+
+    __slots__ = ("blobs", "law", "rec")
+
+    def __init__(self, rec: Record, law: Constants) -> None:
+        self.rec, self.law = rec, law
+        self.blobs: Blobs = OrderedDict()
+
+    def on_refusal(self, now: float, sent_at: float, u: float) -> None:
+        """Count a refusal."""
+        law_of.on_refusal(self.rec, now, sent_at, u, self.law)
+
+    def on_suspected(self, now: float, sent_at: float, u: float) -> None:
+        """Count an answer that may speak of load."""
+        law_of.on_suspected(self.rec, now, sent_at, u, self.law)
+
+    def on_dropped(self, now: float) -> None:
+        """Count a request of which nothing was learnt."""
+        law_of.on_dropped(self.rec, now)
+
+
+@dataclass(slots=True, eq=False)
+class Lane(Generic[Waiting]):
+    """Those who wait for one scope; retries go before new ones."""
+
+    client: Client[Waiting]
+    path: ScopePath
+    levels: tuple[Level, ...]
+    new: deque[Waiting] = field(default_factory=deque)
+    again: deque[Waiting] = field(default_factory=deque)
+    wake_at: float = -1.0
+
+    @property
+    def leaf(self) -> Record:
+        """The record of the narrowest level."""
+        return self.levels[-1].rec
+
+    def ready_at(self, now: float) -> float:
+        """Return when the next request may leave as far as the rates of all levels go."""
+        ready = now
+        for level in self.levels:
+            if level.rec[law_of.LIMITED] != 0.0:
+                ready = max(ready, law_of.ready_at(level.rec, now, level.law))
+        return ready
+
+    def on_send(self, now: float, u: float) -> None:
+        """Count a request that leaves now."""
+        for level in self.levels:
+            law_of.on_send(level.rec, now, u, level.law)
+
+    def on_served(self, now: float, sent_at: float, blob: str) -> None:
+        """Let every level learn of a success."""
+        backlog = bool(self.again or self.new)
+        if blob:
+            self._whose(Outcome.SUCCEEDED, None, blob, now)
+        for level in self.levels:
+            law_of.on_success(level.rec, now, sent_at, backlog=backlog, law=level.law)
+
+    def on_refused(self, now: float, sent_at: float, u: float, said: str | None, blob: str) -> None:
+        """Charge one level with a refusal."""
+        charged = self._whose(Outcome.REFUSED, said, blob, now)
+        charging.settle_failed(self.levels, charged, Outcome.REFUSED, now, sent_at, u)
+
+    def _whose(self, outcome: Outcome, said: str | None, blob: str, now: float) -> Level:
+        path, levels = self.path, self.levels
+        left_out = len(path.levels()) - len(levels)
+        blobs = levels[path.index_of(None) - left_out - (1 if path.blob else 0)].blobs
+        index = charging.whose(path, said, outcome, blobs, blob, now) - left_out
+        if index < len(levels):
+            return levels[index]
+        hot = self.client.lane(path.of_blob(blob)).levels[-1]
+        charging.begin_hot(hot.rec, blobs[blob], now)
+        return hot
+
+
+class Client(Generic[Waiting]):
+    """The levels and lanes of one who steps records."""
+
+    def __init__(self, law: Constants, share: float | None, *, whole_path: bool) -> None:
+        """Know nothing yet. `whole_path`: admission asks all levels; else the prefix alone, which is quicker."""
+        self._law, self._share, self._whole_path = law, share, whole_path
+        self._levels: dict[str, Level] = {}
+        self._lanes: dict[ScopePath, Lane[Waiting]] = {}
+
+    def lane(self, path: ScopePath) -> Lane[Waiting]:
+        """Return the lane of a path, made if it is not there."""
+        lane = self._lanes.get(path)
+        if lane is None:
+            keys = path.levels() if self._whole_path else path.levels()[-1:]
+            lane = self._lanes[path] = Lane(self, path, tuple(self._level(key) for key in keys))
+        return lane
+
+    def lane_of(self, path: ScopePath, blob: str, now: float) -> Lane[Waiting]:
+        """Return the lane of the blob if it is known to be hot, else that of the path."""
+        hot = self._lanes.get(path.of_blob(blob)) if blob else None
+        if hot is None or not law_of.is_limited(hot.leaf) or now - hot.leaf[law_of.REFUSED_AT] > _STALE_S:
+            return self.lane(path)
+        return hot
+
+    def limited(self) -> list[str]:
+        """Return the keys of the levels that are limited, in the order in which they were first used."""
+        return [key for key, level in self._levels.items() if law_of.is_limited(level.rec)]
+
+    def _level(self, key: str) -> Level:
+        level = self._levels.get(key)
+        if level is None:
+            rec = law_of.fresh(0.0)
+            rec[law_of.SHARE] = self._share or 0.0
+            level = self._levels[key] = Level(rec, self._law)
+        return level
