@@ -22,8 +22,8 @@ LAYERS = (
     ("drive",),
     ("aws", "azure"),
     ("install",),
-    ("auto", "checkpoint", "integrations", "observe", "diagnose", "simulate", "testing"),
-    ("rehearse",),
+    ("auto", "checkpoint", "integrations", "observe", "diagnose", "simulate", "testing", "options"),
+    ("rehearse", "plan"),
     ("cli",),
 )
 RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}

@@ -10,7 +10,7 @@ import platform
 import random
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from resilient_io import __version__, policy
+from resilient_io.options import positive, size, whole
 from resilient_io.rehearse import azure_store, s3_store, store, table
 from resilient_io.rehearse.clouds import CLOUDS, S3, Cloud
 from resilient_io.rehearse.fleet import WorkerDied
@@ -29,11 +30,11 @@ from resilient_io.rehearse.rehearsal import STOCK, TREATED, Run, rehearse
 SUMMARY: Final = "run one training job against a throttled store, with stock s3fs or adlfs and with this library"
 #: Reads a second of the embedded store's hot prefix. moto answers some 300 requests a second on one core.
 CEILING_PER_S: Final = 100.0
-_UNITS: Final = {"": 1, "b": 1, "k": 2**10, "kib": 2**10, "kb": 1000, "m": 2**20, "mib": 2**20, "mb": 1000**2}
 # No user, no query: those are credentials.
 _ENDPOINT: Final = re.compile(r"https?://[^/?#@]+(/[^?#@]*)?")
 #: The largest shard; the job holds one for each thread, and moto all of them.
 LARGEST_SHARD_BYTES: Final = 64 * 2**20
+_SIZE: Final = size(LARGEST_SHARD_BYTES, "64MiB")
 
 
 class CannotRehearse(Exception):
@@ -44,17 +45,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `rehearse`."""
     add = parser.add_argument
     add("--cloud", choices=[*CLOUDS], default=S3.name, help="s3 (default), or azure: Azure Blob, with stock adlfs")
-    add("--ranks", type=_whole(1, 256), default=4, help="processes of the job (4)")
-    add("--threads", type=_whole(1, 256), default=8, help="threads of each rank's dataloader (8)")
+    add("--ranks", type=whole(1, 256), default=4, help="processes of the job (4)")
+    add("--threads", type=whole(1, 256), default=8, help="threads of each rank's dataloader (8)")
     ceiling = "reads a second that the hot prefix serves (100); writes get as many, on S3 3,500/5,500 of it"
-    add("--ceiling", type=_positive, metavar="PER_S", help=ceiling)
+    add("--ceiling", type=positive, metavar="PER_S", help=ceiling)
     add(
         "--shards",
-        type=_whole(1, 1_000_000),
+        type=whole(1, 1_000_000),
         help="objects of the hot prefix, each read once an epoch (450, Azure 900)",
     )
-    add("--shard-size", type=_size, default=64 * 2**10, metavar="SIZE", help="bytes, or 64KiB, 1MiB, ... (64KiB)")
-    add("--parts", type=_whole(1, 10_000), help="files that each rank writes for a checkpoint (48, Azure 96)")
+    add("--shard-size", type=_SIZE, default=64 * 2**10, metavar="SIZE", help="bytes, or 64KiB, 1MiB, ... (64KiB)")
+    add("--parts", type=whole(1, 10_000), help="files that each rank writes for a checkpoint (48, Azure 96)")
     add("--seed", type=int, help="seed of order, bytes and latency (default: drawn and printed)")
     add("--only", choices=(STOCK, TREATED), help="one of the two runs")
     stores = [name for cloud in CLOUDS.values() for name in cloud.stores]
@@ -201,31 +202,3 @@ def _versions(names: Sequence[str]) -> dict[str, str]:
         with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
-
-
-def _whole(least: int, most: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not re.fullmatch(r"\d+", text) or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"must be a whole number from {least} to {most:,}, not {text!r}")
-        return int(text)
-
-    return parse
-
-
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a number above 0, not {text!r}")
-    return value
-
-
-def _size(text: str) -> int:
-    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
-    unit = _UNITS.get(found.group(2)) if found else None
-    size_bytes = int(found.group(1)) * unit if found and unit else 0
-    if not 0 < size_bytes <= LARGEST_SHARD_BYTES:
-        raise argparse.ArgumentTypeError(f"must be a size from 1 byte to 64MiB, such as 64KiB, not {text!r}")
-    return size_bytes
