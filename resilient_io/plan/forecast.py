@@ -17,11 +17,11 @@ from resilient_io.simulate import Fleet, Result, Store, run
 
 # Records of the run in small: enough for them to disturb each other.
 _RECORDS: Final = 8
-_READ_S, _WARM_S = 40.0, 20.0
+_READ_S, _WARM_S = 30.0, 15.0
 # A burst is cut to so many model seconds at the ceiling, and what it took is scaled back.
-_BURST_S: Final = 60.0
+_BURST_S: Final = 120.0
 # Requests of a run; more take too long to wait for.
-_MOST: Final = 60_000.0
+_MOST: Final = 25_000.0
 _SEED: Final = 1
 # A limit that is used less than this is left alone.
 SAFE: Final = 0.8

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from resilient_io import cli
 from resilient_io.simulate import Fleet, Order, Service, Store, run, run_together
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "plan.md"
+EXAMPLES = re.findall(r"^\$ resilient-io (plan .*)\n((?:.*\n)*?)^```", PAGE.read_text("utf-8"), re.MULTILINE)
 
 
 def plan(capsys: pytest.CaptureFixture[str], text: str) -> dict[str, Any]:
@@ -198,6 +204,14 @@ def test_the_run_in_small_is_quick_and_finite(capsys: pytest.CaptureFixture[str]
     for one in found["forecasts"]:
         assert all(math.isfinite(value) for value in one.values() if isinstance(value, float))
         assert one["refused_share"] < 0.6
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example[0][:40])
+def test_the_examples_of_the_docs_are_what_it_prints(
+    capsys: pytest.CaptureFixture[str], example: tuple[str, str]
+) -> None:
+    cli.main(shlex.split(example[0]))
+    assert capsys.readouterr().out.strip() == example[1].strip()
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
