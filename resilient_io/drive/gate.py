@@ -309,8 +309,8 @@ class Gate:
     def _settle(self, permit: Permit, outcome: Outcome, sent_at: float, now: float) -> None:
         permit.sent_at = None
         lane = permit._lane
-        if permit.blob:
-            lane.note(permit.blob, now, refused=outcome is Outcome.REFUSED)
+        if permit.blob and outcome is Outcome.SUCCEEDED:
+            lane.note(permit.blob, now)
         charged = lane.leaf if outcome is Outcome.SUCCEEDED else self._charged(permit, outcome, now)
         before = law.rate_per_s(charged.rate) if events.listening() else None
         if outcome is Outcome.SUCCEEDED:
@@ -325,18 +325,18 @@ class Gate:
     def _charged(self, permit: Permit, outcome: Outcome, now: float) -> Level:
         """Return the level to charge: that of a blob which has just been found to be hot is made."""
         lane, path, blob = permit._lane, permit._lane.path, permit.blob
-        blobs = lane.prefix.blobs
-        index = charging.whose(path, permit.charge, outcome, blobs, blob, now)
+        for level in lane.levels:
+            level.tell(now)
+        index = charging.whose(lane.levels, path, permit.charge, outcome, blob, now)
         if index < len(lane.levels):
             return lane.levels[index]
         hot = self._table.lane(path.of_blob(blob), permit.policy, now).leaf
         hot.tell(now)
-        charging.begin_hot(hot.rate, blobs[blob], now)
+        charging.begin_hot(hot.rate, lane.prefix.below[blob], now)
         return hot
 
     def _settle_failed(self, lane: Lane, charged: Level, outcome: Outcome, sent_at: float, now: float) -> None:
         for level in lane.levels:
-            level.tell(now)
             level.tally.count(outcome)
         paces = [level.pace for level in lane.levels]
         charging.settle_failed(paces, charged.pace, outcome, now, sent_at, self._rng.random())

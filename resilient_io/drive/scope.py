@@ -7,10 +7,11 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import MutableSequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Protocol
 
 from resilient_io.control import budget, law
-from resilient_io.control.evidence import Blobs, Seen, note
+from resilient_io.control.evidence import Family, note
 from resilient_io.control.scopes import ScopePath
 from resilient_io.coordinate.pace import Pace, ProcessPace
 from resilient_io.coordinate.sharing import ProcessSharing, Sharing
@@ -94,8 +95,14 @@ class Level:
     untold_at: float = 0.0
     told_in_flight: int = 0
     tell_at: float = -math.inf
-    blobs: Blobs = field(default_factory=OrderedDict)
+    below: Family = field(default_factory=OrderedDict)
+    above: Level | None = None
     given: MutableSequence[float] = field(default_factory=lambda: [1.0, 0.0])
+
+    def note(self, now: float, succeeded: int) -> None:
+        """Note in the level above that requests of this one were served."""
+        if self.above is not None:
+            note(self.above.below, self.key, now, refused=False, answers=succeeded)
 
     def tell(self, now: float) -> None:
         """Tell the pace what it was not told yet; to be called before it is told or asked anything else."""
@@ -106,6 +113,8 @@ class Level:
             self.tally.sent += sent
             self.tally.succeeded += succeeded
             self.pace.on_open(now, self.untold_at, sent, succeeded)
+            if succeeded:
+                self.note(self.untold_at, succeeded)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -163,14 +172,15 @@ class Lane:
             if pace.flags[pace.flag_at] != 0.0:
                 level.tell(now)
                 level.tally.succeeded += 1
+                level.note(now, 1)
                 pace.on_success(now, sent_at, bool(self.waiting))
             else:
                 level.untold_succeeded += 1
                 level.untold_at = now
 
-    def note(self, blob: str, now: float, *, refused: bool) -> Seen:
-        """Note what became of a request for an object of the prefix."""
-        return note(self.prefix.blobs, blob, now, refused=refused)
+    def note(self, blob: str, now: float) -> None:
+        """Note that a request for an object of the prefix was served."""
+        note(self.prefix.below, blob, now, refused=False)
 
     def busy(self) -> bool:
         """Say whether somebody has a permit of this lane or waits for one."""
@@ -231,6 +241,8 @@ class ScopeTable:
         if len(self._lanes) >= self._evict_above:
             self._evict(now)
         levels = tuple(self._level(level, policy, now) for level in path.levels())
+        for above, level in pairwise(levels[:-1] if path.blob else levels):
+            level.above = above
         lane = self._lanes[key] = Lane(path=path, cap=policy.max_concurrency, levels=levels)
         if path.blob:
             self._join(lane, self.lane(path.of_blob(""), policy, now))

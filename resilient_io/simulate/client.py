@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 from resilient_io.control import charging
 from resilient_io.control import law as law_of
 from resilient_io.control.charging import Outcome
-from resilient_io.control.evidence import Blobs
+from resilient_io.control.evidence import Family
 from resilient_io.control.law import Constants, Record
 from resilient_io.control.scopes import ScopePath
 
@@ -22,11 +22,16 @@ Waiting = TypeVar("Waiting")
 class Level:
     """The record of one level, stepped by a law."""
 
-    __slots__ = ("blobs", "law", "rec")
+    __slots__ = ("below", "law", "rec")
 
     def __init__(self, rec: Record, law: Constants) -> None:
         self.rec, self.law = rec, law
-        self.blobs: Blobs = OrderedDict()
+        self.below: Family = OrderedDict()
+
+    @property
+    def rate(self) -> Record:
+        """The record, by the name that the gate has for it."""
+        return self.rec
 
     def on_refusal(self, now: float, sent_at: float, u: float) -> None:
         """Count a refusal."""
@@ -73,8 +78,7 @@ class Lane(Generic[Waiting]):
     def on_served(self, now: float, sent_at: float, blob: str) -> None:
         """Let every level learn of a success."""
         backlog = bool(self.again or self.new)
-        if blob:
-            self._whose(Outcome.SUCCEEDED, None, blob, now)
+        charging.note_success(self.levels, self.path, blob, now)
         for level in self.levels:
             law_of.on_success(level.rec, now, sent_at, backlog=backlog, law=level.law)
 
@@ -85,13 +89,11 @@ class Lane(Generic[Waiting]):
 
     def _whose(self, outcome: Outcome, said: str | None, blob: str, now: float) -> Level:
         path, levels = self.path, self.levels
-        left_out = len(path.levels()) - len(levels)
-        blobs = levels[path.index_of(None) - left_out - (1 if path.blob else 0)].blobs
-        index = charging.whose(path, said, outcome, blobs, blob, now) - left_out
+        index = charging.whose(levels, path, said, outcome, blob, now)
         if index < len(levels):
             return levels[index]
         hot = self.client.lane(path.of_blob(blob)).levels[-1]
-        charging.begin_hot(hot.rec, blobs[blob], now)
+        charging.begin_hot(hot.rec, levels[-2 if path.blob else -1].below[blob], now)
         return hot
 
 

@@ -7,12 +7,12 @@ from collections import OrderedDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resilient_io.control.evidence import FADES_S, KEPT, Blobs, is_the_blob_s, note
+from resilient_io.control.evidence import FADES_S, KEPT, Family, is_the_blob_s, note
 
 
-def seen(**counts: tuple[int, int]) -> Blobs:
-    """Blobs that were asked for so often, and refused so often, just now."""
-    blobs: Blobs = OrderedDict()
+def seen(**counts: tuple[int, int]) -> Family:
+    """Family that were asked for so often, and refused so often, just now."""
+    blobs: Family = OrderedDict()
     for name, (asked, refused) in counts.items():
         for number in range(asked):
             note(blobs, name, 0.0, refused=number < refused)
@@ -39,7 +39,7 @@ def test_two_hot_blobs_do_not_speak_for_the_prefix() -> None:
 
 def test_a_blob_that_is_read_once_is_never_hot() -> None:
     """A dataset whose shards are each read once has no hot blob, only a hot prefix."""
-    blobs: Blobs = OrderedDict()
+    blobs: Family = OrderedDict()
     for number in range(200):
         note(blobs, f"shard-{number}", number * 0.01, refused=number % 3 == 0)
     assert not any(is_the_blob_s(blobs, name, 2.0) for name in list(blobs))
@@ -61,7 +61,7 @@ def test_counts_fade() -> None:
 @given(st.lists(st.tuples(st.integers(0, 500), st.booleans()), max_size=400))
 def test_no_more_blobs_than_are_kept(answers: list[tuple[int, bool]]) -> None:
     """Whatever is asked for."""
-    blobs: Blobs = OrderedDict()
+    blobs: Family = OrderedDict()
     for number, (name, refused) in enumerate(answers):
         one = note(blobs, str(name), number * 0.1, refused=refused)
         assert 0.0 <= one.refused <= one.asked
