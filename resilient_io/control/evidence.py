@@ -85,7 +85,7 @@ def whose(family: Family, name: str, now: float) -> Whose:
     seen = family.get(name)
     if seen is None:
         return Whose.UNSURE
-    rest = _rest(family, name, now)
+    rest = _others(family, name, now)[:-1]
     asked, refused = sum(one.asked for one in rest), sum(one.refused for one in rest)
     share = refused / asked if asked else 0.0
     if seen.refused >= _EXCEPTION and seen.refused > 3.0 * share * seen.asked + 2.0:
@@ -95,13 +95,13 @@ def whose(family: Family, name: str, now: float) -> Whose:
     return Whose.UNSURE
 
 
-def _rest(family: Family, name: str, now: float) -> list[Seen]:
-    """Return the others, faded to `now`, without the one of them that was refused most."""
+def _others(family: Family, name: str, now: float) -> list[Seen]:
+    """Return the others, faded to `now`, the one of them that was refused most at the end."""
     others = [one for key, one in family.items() if key != name]
     for one in others:
         one.fade(now)
     others.sort(key=lambda one: one.refused)
-    return others[:-1] if others and others[-1].refused >= 1.0 else others
+    return others
 
 
 def is_the_blob_s(blobs: Family, name: str, now: float) -> bool:
@@ -112,6 +112,7 @@ def is_the_blob_s(blobs: Family, name: str, now: float) -> bool:
     seen = blobs.get(name)
     if seen is None or seen.asked < LEAST:
         return False
-    rest = _rest(blobs, name, now)
+    others = _others(blobs, name, now)
+    rest = others[:-1] if others and others[-1].refused >= 1.0 else others
     asked, refused = sum(one.asked for one in rest), sum(one.refused for one in rest)
     return asked >= OTHERS and seen.refused > 3.0 * seen.asked * refused / asked + (0.0 if refused < 0.5 else 2.0)

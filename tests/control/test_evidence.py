@@ -7,7 +7,7 @@ from collections import OrderedDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resilient_io.control.evidence import FADES_S, KEPT, Family, is_the_blob_s, note
+from resilient_io.control.evidence import FADES_S, KEPT, Family, Whose, is_the_blob_s, note, whose
 
 
 def seen(**counts: tuple[int, int]) -> Family:
@@ -67,3 +67,27 @@ def test_no_more_blobs_than_are_kept(answers: list[tuple[int, bool]]) -> None:
         assert 0.0 <= one.refused <= one.asked
         assert one.per_s(number * 0.1) >= 0.0
     assert len(blobs) <= KEPT
+
+
+def test_a_prefix_that_is_refused_alone_is_charged_itself() -> None:
+    """One hot prefix of several must not slow down the bucket."""
+    assert whose(seen(hot=(20, 3), a=(50, 0), b=(50, 0)), "hot", 1.0) is Whose.MEMBER
+
+
+def test_three_hot_prefixes_of_sixteen_are_no_evidence_against_the_bucket() -> None:
+    """Each is seen without the worst of the others, and one more does not make several."""
+    cold = {f"cold{number}": (100, 0) for number in range(13)}
+    family = seen(one=(30, 2), two=(30, 2), three=(30, 2), **cold)
+    assert whose(family, "one", 1.0) is Whose.UNSURE
+
+
+def test_a_limit_above_is_seen_when_several_are_refused() -> None:
+    """A scan over cold prefixes under the limit of the account: each is refused a little."""
+    family = seen(**{f"p{number}": (10, 1) for number in range(6)})
+    assert whose(family, "p0", 1.0) is Whose.FAMILY
+
+
+def test_one_of_whom_nothing_is_known_says_nothing() -> None:
+    """And neither do two, of which one is the worst other of the other."""
+    assert whose(seen(), "new", 0.0) is Whose.UNSURE
+    assert whose(seen(one=(10, 1), two=(10, 1)), "one", 1.0) is Whose.UNSURE
