@@ -119,7 +119,6 @@ def test_value_out_of_range_is_refused_with_what_to_write(field: str, value: Any
     ("field", "value"),
     [
         ("hedge", True),
-        ("bytes_per_s", 1e6),
         ("min_throughput_bytes_per_s", 1.0),
         ("stall_window_s", 5.0),
         ("verify", "strict"),

@@ -174,7 +174,7 @@ def _operation(done: Hardening, name: str) -> Operation:
     return Operation(name=name, surface=Surface.CLIENT, overlay=done.overlay)
 
 
-def _note(call: Call, answer: Any, error: BaseException | None, streaming: bool) -> None:
+def _note(call: Call, answer: Any, error: BaseException | None, streaming: bool, request: Any) -> None:
     """Tell the call what its attempt came to."""
     if error is not None:
         call.failed(faults.verdict_of_error(error, call.judged_as))
@@ -184,6 +184,7 @@ def _note(call: Call, answer: Any, error: BaseException | None, streaming: bool)
         parsed, http.status_code, call.judged_as, whole=not streaming, lost_answer=call.lost_answer
     )
     if verdict is None:
+        call.moves(parsed.get("ContentLength") or 0 if streaming else keys.sent_bytes(call.name, request))
         call.succeeded(body_follows=streaming)
     else:
         call.failed(verdict)
@@ -273,7 +274,7 @@ def _hook_sync(done: Hardening) -> None:
         except Exception as raised:
             # Parsing stands outside botocore's own try: hand it on as what it is, a failed attempt.
             answer, error = None, raised
-        _note(call, answer, error, operation_model.has_streaming_output)
+        _note(call, answer, error, operation_model.has_streaming_output, request)
         return answer, error
 
     def decide(response: Any = None, **rest: Any) -> Any:
@@ -344,7 +345,7 @@ def _hook_async(done: Hardening) -> None:
             answer, error = await get_response(request, operation_model, context)
         except Exception as raised:
             answer, error = None, raised
-        _note(call, answer, error, operation_model.has_streaming_output)
+        _note(call, answer, error, operation_model.has_streaming_output, request)
         return answer, error
 
     async def decide(response: Any = None, **rest: Any) -> Any:

@@ -141,6 +141,7 @@ class Exchange:
         """Note the answer that is handed on; `hold` has its permit if its body is still to be read."""
         http = response.http_response
         http.location_mode = self.settings["mode"]
+        self.call.moves(keys.moved_bytes(self.target.operation, self.request.http_request, http))
         if not self.is_streamed or http.status_code >= 300 or self.has_md5 or not self._has_body(http):
             self.call.succeeded()
             return

@@ -173,6 +173,11 @@ class Call:
         if permit is not None:
             permit.free(Outcome.SUCCEEDED)
 
+    def moves(self, moved_bytes: int) -> None:
+        """Note how many bytes the body of the answer, or of the request that was answered, holds."""
+        if self._permit is not None:
+            self._permit.moved_bytes = moved_bytes
+
     def leave_permit(self, hold: BodyHold) -> None:
         """Note an answer that is none of our faults, and leave its permit to the one who reads its body."""
         self.verdict = self.give_up = None

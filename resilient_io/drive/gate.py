@@ -29,7 +29,7 @@ from threading import get_ident
 from typing import Final
 
 from resilient_io import events
-from resilient_io.control import budget, charging, law
+from resilient_io.control import budget, charging, given, law
 from resilient_io.control.charging import Outcome as Outcome
 from resilient_io.control.scopes import ScopePath, label
 from resilient_io.coordinate.sharing import Sharing
@@ -56,7 +56,10 @@ class Permit:
     KeyboardInterrupt can strike between any two steps) comes back with the next admission.
     """
 
-    __slots__ = ("__weakref__", "_gate", "_lane", "_number", "_open", "blob", "charge", "policy", "sent_at", "waited_s")
+    __slots__ = (
+        "__weakref__", "_gate", "_lane", "_number", "_open", "blob", "charge", "moved_bytes", "policy", "sent_at",
+        "waited_s",
+    )  # fmt: skip
 
     def __init__(self, gate: Gate, lane: Lane, policy: Policy, sent_at: float, waited_s: float = 0.0) -> None:
         self._gate = gate
@@ -68,6 +71,8 @@ class Permit:
         self.waited_s = waited_s
         # Whose limit was passed, where the service says so: "account"; else it is taken for the prefix's.
         self.charge: str | None = None
+        # What its body holds, as far as that is known when it is settled.
+        self.moved_bytes = 0
         # The object that is asked for, where objects have limits of their own.
         self.blob = ""
 
@@ -157,7 +162,7 @@ class Gate:
             if blob:
                 path = self._table.narrowed(path, blob, policy, now)
             lane = self._table.lane(path, policy, now)
-            if not lane.waiting and len(lane.open) < lane.cap and lane.ready_at(now, policy.rate_per_s) <= now:
+            if not lane.waiting and len(lane.open) < lane.cap and lane.ready_at(now, policy) <= now:
                 permit = Permit(self, lane, policy, now)
                 permit.blob = blob
                 self._send(permit, lane, now)
@@ -205,7 +210,7 @@ class Gate:
         if lane.waiting[0] is waiter:
             alarm = now + _LOOK_AGAIN_S
             if lane.in_flight < lane.cap:
-                alarm = min(alarm, lane.ready_at(now, waiter.policy.rate_per_s))
+                alarm = min(alarm, lane.ready_at(now, waiter.policy))
         waiter.doze(alarm)
         until = min(until, alarm)
         return None if until == math.inf else until - now
@@ -221,7 +226,7 @@ class Gate:
         lane.open[permit._number] = weakref.ref(permit)
         lane.on_send(now, self._rng.random())
         if permit.policy.rate_per_s is not None:
-            lane.leaf.given[0] -= 1.0
+            given.take(lane.leaf.given_requests, 1.0)
 
     def _pump(self, lane: Lane, now: float) -> None:
         """Grant to as many of the queue as may go; wake the new first one if its alarm is too late."""
@@ -233,7 +238,7 @@ class Gate:
                 continue
             if lane.in_flight >= lane.cap:
                 return
-            ready = lane.ready_at(now, first.policy.rate_per_s)
+            ready = lane.ready_at(now, first.policy)
             if ready > now:
                 if first.alarm_at <= ready + _SLACK_S or first.notify():
                     return
@@ -317,6 +322,8 @@ class Gate:
             policy = permit.policy
             lane.on_success(now, sent_at)
             budget.on_success(charged.budget, policy.retry_budget, policy.retry_budget_burst)
+            if permit.moved_bytes:
+                lane.moved(permit.moved_bytes, policy, now)
         else:
             self._settle_failed(lane, charged, outcome, sent_at, now)
         if before is not None:
@@ -336,6 +343,8 @@ class Gate:
         return hot
 
     def _settle_failed(self, lane: Lane, charged: Level, outcome: Outcome, sent_at: float, now: float) -> None:
+        if outcome is Outcome.REFUSED:
+            lane.prefix.flow.forget()
         for level in lane.levels:
             level.tally.count(outcome)
         paces = [level.pace for level in lane.levels]

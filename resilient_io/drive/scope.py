@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Protocol
 
-from resilient_io.control import budget, law
+from resilient_io.control import budget, given, law
 from resilient_io.control.evidence import Family, note
+from resilient_io.control.flow import Flow
 from resilient_io.control.scopes import ScopePath
 from resilient_io.coordinate.pace import Pace, ProcessPace
 from resilient_io.coordinate.sharing import ProcessSharing, Sharing
@@ -26,8 +27,6 @@ MAX_LANES: Final = 8_192
 _STALE_S: Final = 300.0
 # For so long what happened on an open level may stay untold: an entry is decided on a second's answers.
 _TELL_S: Final = 0.02
-# Seconds of a given rate that may be saved up: a thread that wakes a little late must not lose its turn.
-_GIVEN_BURST_S: Final = 0.02
 
 
 class Waiter(Protocol):
@@ -97,7 +96,9 @@ class Level:
     tell_at: float = -math.inf
     below: Family = field(default_factory=OrderedDict)
     above: Level | None = None
-    given: MutableSequence[float] = field(default_factory=lambda: [1.0, 0.0])
+    given_requests: given.Given = field(default_factory=given.fresh)
+    given_bytes: given.Given = field(default_factory=given.fresh)
+    flow: Flow = field(default_factory=Flow)
 
     def note(self, now: float, succeeded: int) -> None:
         """Note in the level above that requests of this one were served."""
@@ -178,6 +179,13 @@ class Lane:
                 level.untold_succeeded += 1
                 level.untold_at = now
 
+    def moved(self, moved_bytes: int, policy: Policy, now: float) -> None:
+        """Count the bytes of one answer or of what was written."""
+        prefix = self.prefix
+        prefix.flow.note(now, 1, moved_bytes, len(self.open))
+        if policy.bytes_per_s is not None:
+            given.take(self.leaf.given_bytes, moved_bytes)
+
     def note(self, blob: str, now: float) -> None:
         """Note that a request for an object of the prefix was served."""
         note(self.prefix.below, blob, now, refused=False)
@@ -193,8 +201,8 @@ class Lane:
         rate = self.leaf.rate
         return not law.is_limited(rate) or now - rate[law.REFUSED_AT] > _STALE_S
 
-    def ready_at(self, now: float, given_per_s: float | None) -> float:
-        """Return when the next request may leave as far as the rates of all levels go."""
+    def ready_at(self, now: float, policy: Policy) -> float:
+        """Return when the next request may leave as far as the rates of all levels go, and those that were given."""
         ready = now
         for level in self.levels:
             pace = level.pace
@@ -203,7 +211,11 @@ class Lane:
                 at = pace.ready_at(now)
                 if at > ready:
                     ready = at
-        return ready if given_per_s is None else max(ready, _given_ready_at(self.leaf.given, now, given_per_s))
+        if policy.rate_per_s is not None:
+            ready = max(ready, given.requests_ready_at(self.leaf.given_requests, now, policy.rate_per_s))
+        if policy.bytes_per_s is not None:
+            ready = max(ready, given.bytes_ready_at(self.leaf.given_bytes, now, policy.bytes_per_s))
+        return ready
 
 
 class ScopeTable:
@@ -317,13 +329,3 @@ class ScopeTable:
 def _reach(policy: Policy) -> str:
     """Return with whom a policy shares its limits; what is not said is "node", where that works."""
     return policy.coordination or "node"
-
-
-def _given_ready_at(rec: MutableSequence[float], now: float, per_s: float) -> float:
-    """Return when a bucket of `per_s` requests a second has its next token.
-
-    It holds what `_GIVEN_BURST_S` bring, and at least one.
-    """
-    rec[0] = min(max(1.0, per_s * _GIVEN_BURST_S), rec[0] + max(0.0, now - rec[1]) * per_s)
-    rec[1] = now
-    return now if rec[0] >= 1.0 - 1e-9 else now + (1.0 - rec[0]) / per_s
