@@ -6,7 +6,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
-from resilient_io.control import charging
+from resilient_io.control import charging, evidence
 from resilient_io.control import law as law_of
 from resilient_io.control.charging import Outcome
 from resilient_io.control.evidence import Blobs
@@ -72,22 +72,27 @@ class Lane(Generic[Waiting]):
 
     def on_served(self, now: float, sent_at: float, blob: str) -> None:
         """Let every level learn of a success."""
-        backlog = bool(self.again or self.new)
         if blob:
-            self._whose(Outcome.SUCCEEDED, None, blob, now)
+            evidence.note(self._prefix.blobs, blob, now, refused=False)
+        backlog = bool(self.again or self.new)
         for level in self.levels:
             law_of.on_success(level.rec, now, sent_at, backlog=backlog, law=level.law)
 
     def on_refused(self, now: float, sent_at: float, u: float, said: str | None, blob: str) -> None:
         """Charge one level with a refusal."""
-        charged = self._whose(Outcome.REFUSED, said, blob, now)
+        if blob:
+            evidence.note(self._prefix.blobs, blob, now, refused=True)
+        charged = self._charged(said, blob, now)
         charging.settle_failed(self.levels, charged, Outcome.REFUSED, now, sent_at, u)
 
-    def _whose(self, outcome: Outcome, said: str | None, blob: str, now: float) -> Level:
-        path, levels = self.path, self.levels
+    @property
+    def _prefix(self) -> Level:
+        return self.levels[-2 if self.path.blob else -1]
+
+    def _charged(self, said: str | None, blob: str, now: float) -> Level:
+        path, levels, blobs = self.path, self.levels, self._prefix.blobs
         left_out = len(path.levels()) - len(levels)
-        blobs = levels[path.index_of(None) - left_out - (1 if path.blob else 0)].blobs
-        index = charging.whose(path, said, outcome, blobs, blob, now) - left_out
+        index = charging.whose(path, said, Outcome.REFUSED, blobs, blob, now) - left_out
         if index < len(levels):
             return levels[index]
         hot = self.client.lane(path.of_blob(blob)).levels[-1]
