@@ -39,7 +39,8 @@ _OWED_MOST: Final = 8
 _SHOW_S: Final = 1.0
 
 
-_Owed = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+# A step that is owed: since when, and what.
+_Owed = tuple[float, Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 _NOTHING: Final[list[_Owed]] = []
 
 
@@ -164,7 +165,7 @@ class NodePace:
             self._stepped(now, law.on_success, sent_at, backlog=backlog)
         else:
             # Told with the next question, which comes with the next request: half of all locking is saved.
-            self._owed.append((law.on_success, (sent_at,), {"backlog": backlog}))
+            self._owed.append((now, law.on_success, (sent_at,), {"backlog": backlog}))
 
     def on_refusal(self, now: float, sent_at: float, u: float) -> None:
         """See Pace. The first one of an open level makes it limited for all."""
@@ -243,12 +244,12 @@ class NodePace:
         """
         try:
             # A refusal that is owed on an open level ends that.
-            where = self._load(now, join or any(owed[0] is not law.on_success for owed in self._owed))
+            where = self._load(now, join or any(owed[1] is not law.on_success for owed in self._owed))
             if where is _Where.HELD_UP:
-                self._owed.append((step, args, options))
+                self._owed.append((now, step, args, options))
                 return None
             for owed in self._paid_now():
-                self._safely(now, *owed)
+                self._safely(*owed)
             result = self._safely(now, step, args, options)
             if where is _Where.SHARED:
                 self._store(now)

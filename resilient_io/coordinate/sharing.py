@@ -25,6 +25,9 @@ class Sharing(Protocol):
     def widen(self, pace: Pace, policy: Policy) -> None:
         """A level that is in use already meets a policy that may share it with more."""
 
+    def share(self, policy: Policy) -> float:
+        """Return the part of the fleet that this process is, above 0 to 1; 0.0 where it is not known."""
+
 
 class ProcessSharing:
     """No sharing: each process limits itself."""
@@ -35,6 +38,10 @@ class ProcessSharing:
 
     def widen(self, pace: Pace, policy: Policy) -> None:
         """Do nothing: see the class."""
+
+    def share(self, policy: Policy) -> float:
+        """See Sharing."""
+        return share_of(job_of(), policy.fleet_size, 1, shared=False)
 
 
 def _alone(rec: Record, policy: Policy, job: Job) -> Pace:
@@ -71,6 +78,10 @@ class NodeSharing:
         link = self._link(policy)
         if link is not None and isinstance(pace, NodePace):
             pace.share_further(link)
+
+    def share(self, policy: Policy) -> float:
+        """See Sharing."""
+        return share_of(self._job, policy.fleet_size, 1, shared=False)
 
     def _link(self, policy: Policy) -> ClusterLink | None:
         url = policy.redis_url

@@ -162,7 +162,7 @@ class Gate:
             if blob:
                 path = self._table.narrowed(path, blob, policy, now)
             lane = self._table.lane(path, policy, now)
-            if not lane.waiting and len(lane.open) < lane.cap and lane.ready_at(now, policy) <= now:
+            if not lane.waiting and not lane.is_full(now) and lane.ready_at(now, policy) <= now:
                 permit = Permit(self, lane, policy, now)
                 permit.blob = blob
                 self._send(permit, lane, now)
@@ -180,7 +180,7 @@ class Gate:
             # The lane is looked up under the lock that queues: in between it could be forgotten.
             lane = waiter.lane or self._queue(waiter, now)
             self._read_inbox(now)
-            if lane.waiting and lane.waiting[0] is waiter and len(lane.open) >= lane.cap:
+            if lane.waiting and lane.waiting[0] is waiter and lane.is_full(now):
                 self._sweep(lane, now)
             self._pump(lane, now)
             if waiter.permit is None and deadline_at is not None and now >= deadline_at:
@@ -209,7 +209,9 @@ class Gate:
         alarm = math.inf
         if lane.waiting[0] is waiter:
             alarm = now + _LOOK_AGAIN_S
-            if lane.in_flight < lane.cap:
+            if lane.is_full(now):
+                alarm = min(alarm, lane.opens_at) if lane.cap < lane.full_cap else alarm
+            else:
                 alarm = min(alarm, lane.ready_at(now, waiter.policy))
         waiter.doze(alarm)
         until = min(until, alarm)
@@ -236,7 +238,7 @@ class Gate:
                 # Granted by one who was interrupted before this step; or its event loop was closed under it.
                 self._call(first, lane, now)
                 continue
-            if lane.in_flight >= lane.cap:
+            if lane.is_full(now):
                 return
             ready = lane.ready_at(now, first.policy)
             if ready > now:

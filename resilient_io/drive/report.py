@@ -111,7 +111,7 @@ def report() -> Report:
             waiting[level.key] += len(lane.waiting)
             # The lane of a hot blob has the semaphore of its prefix.
             in_flight[level.key] += 0 if lane.path.blob else lane.in_flight
-        places[lane.leaf.key] = max(places[lane.leaf.key], lane.cap)
+        places[lane.leaf.key] = max(places[lane.leaf.key], int(lane.full_cap))
         if lane.path.blob:
             in_flight[lane.leaf.key] += lane.leaf.in_flight
     return Report(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Protocol
 
-from resilient_io.control import budget, given, law
+from resilient_io.control import budget, given, law, opening
 from resilient_io.control.evidence import Family, note
 from resilient_io.control.flow import Flow
 from resilient_io.control.scopes import ScopePath
@@ -127,7 +127,11 @@ class Lane:
     """
 
     path: ScopePath
-    cap: int
+    cap: float
+    """In flight at most, at present."""
+    full_cap: float
+    """The same from `opens_at` on: a large fleet begins with less (`control.opening`)."""
+    opens_at: float = -math.inf
     levels: tuple[Level, ...]
     open: dict[int, weakref.ref[Permit]] = field(default_factory=dict)
     waiting: deque[Waiter] = field(default_factory=deque)
@@ -166,8 +170,16 @@ class Lane:
             if in_flight > level.told_in_flight or now >= level.tell_at:
                 level.tell(now)
 
+    def is_full(self, now: float) -> bool:
+        """Say whether as many are in flight as may be."""
+        if self.cap < self.full_cap and now >= self.opens_at:
+            self.cap = self.full_cap
+        return len(self.open) >= self.cap
+
     def on_success(self, now: float, sent_at: float) -> None:
         """Count a request that was answered."""
+        if self.cap < self.full_cap:
+            self.cap += opening.GAIN
         for level in self.levels:
             pace = level.pace
             if pace.flags[pace.flag_at] != 0.0:
@@ -255,10 +267,15 @@ class ScopeTable:
         levels = tuple(self._level(level, policy, now) for level in path.levels())
         for above, level in pairwise(levels[:-1] if path.blob else levels):
             level.above = above
-        lane = self._lanes[key] = Lane(path=path, cap=policy.max_concurrency, levels=levels)
+        lane = self._lanes[key] = self._new_lane(path, levels, policy, now)
         if path.blob:
             self._join(lane, self.lane(path.of_blob(""), policy, now))
         return lane
+
+    def _new_lane(self, path: ScopePath, levels: tuple[Level, ...], policy: Policy, now: float) -> Lane:
+        most = float(policy.max_concurrency)
+        first = most if path.blob else min(most, opening.window(self._sharing.share(policy)))
+        return Lane(path=path, levels=levels, cap=first, full_cap=most, opens_at=now + opening.FOR_S)
 
     def narrowed(self, path: ScopePath, blob: str, policy: Policy, now: float) -> ScopePath:
         """Return the path of the blob if it is known to be hot, else `path`."""

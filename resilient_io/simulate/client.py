@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
-from resilient_io.control import charging
+from resilient_io.control import charging, opening
 from resilient_io.control import law as law_of
 from resilient_io.control.charging import Outcome
 from resilient_io.control.evidence import Family
@@ -56,6 +57,10 @@ class Lane(Generic[Waiting]):
     new: deque[Waiting] = field(default_factory=deque)
     again: deque[Waiting] = field(default_factory=deque)
     wake_at: float = -1.0
+    in_flight: int = 0
+    most: float = math.inf
+    """In flight at present; it is held back for a moment at first (`control.opening`)."""
+    made_at: float = 0.0
 
     @property
     def leaf(self) -> Record:
@@ -64,19 +69,29 @@ class Lane(Generic[Waiting]):
 
     def ready_at(self, now: float) -> float:
         """Return when the next request may leave as far as the rates of all levels go."""
-        ready = now
+        ready = self._open_at(now) if self.in_flight >= self.most else now
         for level in self.levels:
             if level.rec[law_of.LIMITED] != 0.0:
                 ready = max(ready, law_of.ready_at(level.rec, now, level.law))
         return ready
 
+    def _open_at(self, now: float) -> float:
+        """Return when more than `most` may go; an answer may come before."""
+        if now < self.made_at + opening.FOR_S:
+            return self.made_at + opening.FOR_S
+        self.most = math.inf
+        return now
+
     def on_send(self, now: float, u: float) -> None:
         """Count a request that leaves now."""
+        self.in_flight += 1
         for level in self.levels:
             law_of.on_send(level.rec, now, u, level.law)
 
     def on_served(self, now: float, sent_at: float, blob: str) -> None:
         """Let every level learn of a success."""
+        self.in_flight -= 1
+        self.most += opening.GAIN
         backlog = bool(self.again or self.new)
         charging.note_success(self.levels, self.path, blob, now)
         for level in self.levels:
@@ -84,15 +99,16 @@ class Lane(Generic[Waiting]):
 
     def on_refused(self, now: float, sent_at: float, u: float, said: str | None, blob: str) -> None:
         """Charge one level with a refusal."""
-        charged = self._whose(Outcome.REFUSED, said, blob, now)
+        self.in_flight -= 1
+        charged = self._charged(said, blob, now)
         charging.settle_failed(self.levels, charged, Outcome.REFUSED, now, sent_at, u)
 
-    def _whose(self, outcome: Outcome, said: str | None, blob: str, now: float) -> Level:
+    def _charged(self, said: str | None, blob: str, now: float) -> Level:
         path, levels = self.path, self.levels
-        index = charging.whose(levels, path, said, outcome, blob, now)
+        index = charging.whose(levels, path, said, Outcome.REFUSED, blob, now)
         if index < len(levels):
             return levels[index]
-        hot = self.client.lane(path.of_blob(blob)).levels[-1]
+        hot = self.client.lane(path.of_blob(blob), now).levels[-1]
         charging.begin_hot(hot.rec, levels[-2 if path.blob else -1].below[blob], now)
         return hot
 
@@ -100,25 +116,28 @@ class Lane(Generic[Waiting]):
 class Client(Generic[Waiting]):
     """The levels and lanes of one who steps records."""
 
-    def __init__(self, law: Constants, share: float | None, *, whole_path: bool) -> None:
+    def __init__(self, law: Constants, share: float | None, members: float, *, whole_path: bool) -> None:
         """Know nothing yet. `whole_path`: admission asks all levels; else the prefix alone, which is quicker."""
         self._law, self._share, self._whole_path = law, share, whole_path
+        # Each process has a window of its own; they are simulated as one.
+        self._opening = members * opening.window((share or 0.0) / members)
         self._levels: dict[str, Level] = {}
         self._lanes: dict[ScopePath, Lane[Waiting]] = {}
 
-    def lane(self, path: ScopePath) -> Lane[Waiting]:
+    def lane(self, path: ScopePath, now: float = 0.0) -> Lane[Waiting]:
         """Return the lane of a path, made if it is not there."""
         lane = self._lanes.get(path)
         if lane is None:
             keys = path.levels() if self._whole_path else path.levels()[-1:]
-            lane = self._lanes[path] = Lane(self, path, tuple(self._level(key) for key in keys))
+            levels = tuple(self._level(key) for key in keys)
+            lane = self._lanes[path] = Lane(self, path, levels, most=self._opening, made_at=now)
         return lane
 
     def lane_of(self, path: ScopePath, blob: str, now: float) -> Lane[Waiting]:
         """Return the lane of the blob if it is known to be hot, else that of the path."""
         hot = self._lanes.get(path.of_blob(blob)) if blob else None
         if hot is None or not law_of.is_limited(hot.leaf) or now - hot.leaf[law_of.REFUSED_AT] > _STALE_S:
-            return self.lane(path)
+            return self.lane(path, now)
         return hot
 
     def limited(self) -> list[str]:
