@@ -25,7 +25,7 @@ from resilient_io.control.fleet_split import (
     transfer,
 )
 from resilient_io.control.law_record import ASSUMED, CHALLENGE, CHECKS, ENTERING, OUTAGE, RECOVERING
-from resilient_io.coordinate.table import is_sound
+from resilient_io.coordinate.slot import is_sound
 
 NOW = 1000.0
 
