@@ -28,6 +28,7 @@ from resilient_io.control.law_record import (
     ENTRY_OTHERS,
     ENTRY_RATE,
     ENTRY_SENT_AT,
+    FLOOR,
     IN_FLIGHT,
     LAW,
     LIMITED,
@@ -36,6 +37,7 @@ from resilient_io.control.law_record import (
     RECOVERING,
     REFUSED_AT,
     SHARE,
+    SLOW_START,
     TOKENS,
     TOKENS_AT,
     WEAK,
@@ -209,6 +211,8 @@ def move(rec: Record, now: float, mine: Entry, others: Sums, split: Split = SPLI
     if rec[LIMITED] == 0.0:
         return
     rec[REFUSED_AT] = max(rec[REFUSED_AT], now - others.refused_ago_s)
+    if others.settled > 0.0 and others.refused_ago_s <= split.quiet_s and rec[FLOOR] == 0.0:
+        rec[SLOW_START] = 0.0  # the ceiling is found, by another
     if mine.settled == 0.0 or others.settled == 0.0 or not is_settled(rec):
         return
     rate = rec[RATE] + max(-split.gain * rec[RATE], min((split.rise - 1.0) * rec[RATE] + split.rise_by, others.given))
