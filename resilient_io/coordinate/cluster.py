@@ -21,9 +21,11 @@ from typing import Final
 from resilient_io.control import fleet_split, joining
 from resilient_io.control.fleet_split import Entry, Sums
 from resilient_io.control.law_record import ENTRY_RATE, LIMITED, RATE, REFUSED_AT, SHARE
+from resilient_io.coordinate.folder import Unusable, directory
 from resilient_io.coordinate.hub import Hub, HubLost, place_of
 from resilient_io.coordinate.lead import Lead, node_of
-from resilient_io.coordinate.table import Slot, Table, Unusable, directory
+from resilient_io.coordinate.slot import Slot
+from resilient_io.coordinate.table import Table
 
 _log = logging.getLogger("resilient_io")
 
@@ -151,9 +153,10 @@ def _hear(slot: Slot, mine: Entry, others: Sums, now: float) -> None:
             return
         rows, rec = slot.rows(), slot.read(now)
         members = _members(rows, now)
-        slot.share = rec[SHARE] = fleet_split.share(members, others)
+        slot.share = fleet_split.note_share(rec, members, others)
         if rec[LIMITED] != 0.0:
-            fleet_split.move(rec, now, mine, others)
+            proven, at = slot.had
+            slot.had = proven * fleet_split.move(rec, now, mine, others), at  # who has the rate now proves it anew
             slot.moved_at = now
             slot.put(rec, RATE, ENTRY_RATE, REFUSED_AT, SHARE)
         elif fleet_split.hears_of_limit(others) and _is_used(rows, now):

@@ -8,9 +8,10 @@ from typing import Protocol
 from resilient_io.control.law import SHARE, Record
 from resilient_io.coordinate.cluster import ClusterLink
 from resilient_io.coordinate.fleet import Job, job_of, share_of
+from resilient_io.coordinate.folder import Unusable, directory
 from resilient_io.coordinate.node import NodePace
 from resilient_io.coordinate.pace import Pace, ProcessPace
-from resilient_io.coordinate.table import Table, Unusable, directory
+from resilient_io.coordinate.table import Table
 from resilient_io.policy import Policy
 
 _log = logging.getLogger("resilient_io")

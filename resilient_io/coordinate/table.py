@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from resilient_io.coordinate.bytelock import HAS_LOCKS, ByteLock
-from resilient_io.coordinate.folder import Unusable, directory, table_in
+from resilient_io.coordinate.folder import Unusable, table_in
 from resilient_io.coordinate.layout import (
     DIGEST_BYTES,
     FILE_BYTES,
@@ -26,8 +26,6 @@ from resilient_io.coordinate.layout import (
     slot_at,
 )
 from resilient_io.coordinate.slot import Slot
-
-__all__ = ["Slot", "Table", "Unusable", "directory"]
 
 # Slots that are looked at for a name; more would make a full table slow.
 _PROBES: Final = 16

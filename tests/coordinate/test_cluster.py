@@ -24,7 +24,8 @@ from resilient_io.coordinate.fleet import Job
 from resilient_io.coordinate.lead import LEASE_S, Lead, node_of
 from resilient_io.coordinate.node import NodePace
 from resilient_io.coordinate.sharing import NodeSharing
-from resilient_io.coordinate.table import Slot, Table
+from resilient_io.coordinate.slot import Slot
+from resilient_io.coordinate.table import Table
 from resilient_io.drive import runtime
 from resilient_io.policy import Policy
 from resilient_io.testing.redis_process import RedisServer

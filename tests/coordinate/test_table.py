@@ -15,9 +15,10 @@ import pytest
 
 from resilient_io.control import law
 from resilient_io.coordinate import slot as slots
+from resilient_io.coordinate.folder import Unusable, directory
 from resilient_io.coordinate.layout import ROWS, SLOTS
 from resilient_io.coordinate.slot import Slot, is_sound
-from resilient_io.coordinate.table import Table, Unusable, directory
+from resilient_io.coordinate.table import Table
 
 NOW = 1000.0
 
