@@ -26,7 +26,7 @@ from resilient_io.aws.errors import annotated, unless_an_echo, waited_too_long
 from resilient_io.drive.call import Call
 from resilient_io.drive.gate import WaitedTooLong
 from resilient_io.drive.operation import Operation, Surface, current
-from resilient_io.drive.runtime import runtime
+from resilient_io.drive.runtime import expect, runtime
 from resilient_io.errors import GaveUp, NotForkSafe
 
 _hardened: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -68,6 +68,7 @@ def harden(client: Any, policy: object = None) -> Any:
     elif policy is not None:
         known.overlay = overlay
         _widen_pool(known)
+    expect(policies.resolve(overlay))
     return resource
 
 

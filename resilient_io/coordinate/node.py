@@ -14,10 +14,11 @@ from typing import Any, Final, Protocol
 
 from resilient_io.control import joining, law, turns
 from resilient_io.control.law import COUNT, IN_FLIGHT, LIMITED, RATE, Record
-from resilient_io.control.law_record import ASSUMED
+from resilient_io.control.law_record import ASSUMED, CHALLENGE
 from resilient_io.coordinate.fleet import Job, share_of
 from resilient_io.coordinate.pace import UNSURE
-from resilient_io.coordinate.table import Slot, Table
+from resilient_io.coordinate.slot import Slot
+from resilient_io.coordinate.table import Table
 
 # Seconds for which a process that was locked out decides by itself.
 ALONE_S: Final = 0.5
@@ -312,7 +313,8 @@ class NodePace:
         if self._link is not None and self._slot is not None:
             # Who asks for a cluster is hardly all of it, whatever no launcher said.
             told = self._slot.share or (told if told != ASSUMED else 0.0)
-        self._rec[law.SHARE] = told
+        if self._rec[CHALLENGE] == 0.0:  # a test under way is judged by what it began with
+            self._rec[law.SHARE] = told
 
     def _store(self, now: float) -> None:
         slot = self._slot
