@@ -75,8 +75,12 @@ class ResilientAzureBlobFileSystem(StartsAnew, Listing):
             options["secondary_hostname"] = stock.secondary_hostname
         if stock.location_mode != "primary":
             options["_location_mode"] = stock.location_mode
-        made = client_kwargs(self._overlay, aio=True)
+        made = client_kwargs(self._overlay, aio=True, **self._timeouts())
         return BlobServiceClient(account_url=stock.primary_endpoint, **options, **made), made["transport"]
+
+    def _timeouts(self) -> dict[str, Any]:
+        """Return adlfs's timeouts for each request; by itself it gives them to four of its methods."""
+        return {name: each for name, each in self._timeout_kwargs.items() if name.endswith("_timeout")}
 
     @property
     def service_client(self) -> Any:
