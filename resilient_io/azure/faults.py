@@ -53,7 +53,7 @@ def verdict_of_answer(http_response: Any, judged_as: str, *, lost_answer: bool) 
     """Return what an answer means, or None if it is no fault. `lost_answer`: an earlier attempt had none."""
     status = http_response.status_code
     if status < 300:
-        return _verdict_of_list(http_response, judged_as) if op_class(judged_as) is OpClass.LIST else None
+        return _verdict_of_success(http_response, judged_as)
     code, message = code_of(http_response), _message_of(http_response)
     fault = Fault(
         provider="azure",
@@ -68,6 +68,17 @@ def verdict_of_answer(http_response: Any, judged_as: str, *, lost_answer: bool) 
     )
     # Only a write whose repeat is told apart can meet its own echo: elsewhere a 404 is a 404.
     return judge(fault, after_lost_answer=lost_answer and repeat_is_told(judged_as), minds_echoes=True)
+
+
+def _verdict_of_success(http_response: Any, judged_as: str) -> Verdict | None:
+    """Return what is wrong with an answer that says success; None, nearly always."""
+    if op_class(judged_as) is OpClass.LIST:
+        return _verdict_of_list(http_response, judged_as)
+    status, headers = http_response.status_code, http_response.headers
+    if status != 200 or "ETag" in headers:
+        return None
+    fault = judge_answer(operation=judged_as, status=status, headers=dict(headers))
+    return None if fault is None else judge(fault, minds_echoes=True)
 
 
 def _verdict_of_list(http_response: Any, judged_as: str) -> Verdict | None:

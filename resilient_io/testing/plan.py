@@ -44,6 +44,7 @@ class FaultAction(str, Enum):
     OK_EMPTY = "ok_empty"  # status 200, no body; not applied
     INVALID_XML = "invalid_xml"  # a body cut in the middle of a tag; not applied
     IGNORE_RANGE = "ignore_range"  # the Range header is dropped: 200 and everything; applied
+    SHORT_RANGE = "short_range"  # the first `after_bytes` of a range, as a sound 206 of those; applied
     IGNORE_IF_NONE_MATCH = "ignore_if_none_match"  # the If-None-Match header is dropped; applied
 
     def __str__(self) -> str:
