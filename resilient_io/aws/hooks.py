@@ -16,16 +16,17 @@ import functools
 import os
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from resilient_io import policy as policies
-from resilient_io.aws import faults, keys, privates, timestamps, transfer
+from resilient_io.aws import faults, keys, lost, privates, streams, timestamps, transfer
 from resilient_io.aws.errors import annotated, unless_an_echo, waited_too_long
 from resilient_io.drive.call import Call
 from resilient_io.drive.gate import WaitedTooLong
-from resilient_io.drive.operation import Operation, Surface, current
+from resilient_io.drive.operation import Operation, Surface, current, made_current
 from resilient_io.drive.runtime import runtime
 from resilient_io.errors import GaveUp, NotForkSafe
 
@@ -232,7 +233,29 @@ def _outcome(call: Call, error: Exception) -> Exception:
     return gave_up if call.operation.surface is Surface.FILESYSTEM else unless_an_echo(error, call)
 
 
+def _looking(call: Call) -> AbstractContextManager[Any]:
+    """Send what is sent inside as a request of its own, which neither counts as this call nor fails for it."""
+    stack = ExitStack()
+    stack.callback(_call.reset, _call.set(None))
+    stack.enter_context(made_current(call.lookup()))
+    return stack
+
+
 # -- sync --------------------------------------------------------------------------------------------
+
+
+def _looked_up(call: Call, look: lost.Look | None, send: Callable[..., Any]) -> Any:
+    """Return the answer of a write that turns out to have happened, or None."""
+    if look is None or look.request is None:
+        return look.settled(None) if look is not None else None
+    with _looking(call):
+        try:
+            found = send(*look.request)
+            if "Body" in found:
+                found = {**found, "Body": found["Body"].read()}
+        except Exception as error:
+            found = error
+    return look.settled(found)
 
 
 def _hook_sync(done: Hardening) -> None:
@@ -244,12 +267,17 @@ def _hook_sync(done: Hardening) -> None:
         if done.pid != os.getpid():
             _renew_after_fork(done)
         call = _begin(done, operation_name, api_params)
+        written = lost.written_by(operation_name, api_params) if call is not None else None
+        api_params = streams.from_here(api_params)
         token = _call.set(call)
         try:
             return _checked(call, make_api_call(operation_name, api_params))
         except Exception as error:
             if call is None:
                 raise
+            answer = _looked_up(call, lost.look_for(call, error, api_params, written), client._make_api_call)
+            if answer is not None:
+                return answer
             seen = _outcome(call, error)
             if seen is error:
                 raise
@@ -307,6 +335,19 @@ def _register_decision(done: Hardening, decide: Callable[..., Any]) -> None:
 # -- async -------------------------------------------------------------------------------------------
 
 
+async def _looked_up_async(call: Call, look: lost.Look | None, send: Callable[..., Any]) -> Any:
+    if look is None or look.request is None:
+        return look.settled(None) if look is not None else None
+    with _looking(call):
+        try:
+            found = await send(*look.request)
+            if "Body" in found:
+                found = {**found, "Body": await found["Body"].read()}
+        except Exception as error:
+            found = error
+    return look.settled(found)
+
+
 def _hook_async(done: Hardening) -> None:
     client, endpoint = done.client, privates.endpoint_of(done.client)
     make_api_call, create_request = client._make_api_call, endpoint.create_request
@@ -316,12 +357,18 @@ def _hook_async(done: Hardening) -> None:
         if done.pid != os.getpid():
             _refuse_after_fork()
         call = _begin(done, operation_name, api_params)
+        written = lost.written_by(operation_name, api_params) if call is not None else None
+        api_params = streams.from_here(api_params)
         token = _call.set(call)
         try:
             return _checked(call, await make_api_call(operation_name, api_params))
         except Exception as error:
             if call is None:
                 raise
+            look = lost.look_for(call, error, api_params, written)
+            answer = await _looked_up_async(call, look, client._make_api_call)
+            if answer is not None:
+                return answer
             seen = _outcome(call, error)
             if seen is error:
                 raise
