@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
 from azure.core.exceptions import AzureError, HttpResponseError
-from azure.core.pipeline import PipelineContext, PipelineRequest
+from azure.core.pipeline import PipelineContext, PipelineRequest, PipelineResponse
 from azure.storage.blob import ExponentialRetry
 
 from resilient_io.azure import errors, faults, keys
+from resilient_io.azure.lost import Look, judged, look_for
 from resilient_io.azure.streams import Replay, replay_of
 from resilient_io.classify.fault import FaultKind, Verdict
 from resilient_io.drive.call import Call
@@ -192,6 +193,39 @@ class Exchange:
         if self.call.operation.surface is Surface.FILESYSTEM:
             raise gave_up from error
         raise error
+
+    # -- a write whose answer was lost -------------------------------------------------------------
+
+    def look(self, response: Any) -> Look | None:
+        """Return the look at the store that may tell what this request came to, before `ended` reports it."""
+        return look_for(self.call, self.request.http_request, self.headers, self._code_of(response))
+
+    def looking(self, look: Look) -> Exchange:
+        """Return the exchange of a look: a request of its own, which neither counts as this one nor fails for it."""
+        http = self.request.http_request
+        request = self._anew(type(http)(look.method, look.url, headers=look.headers))
+        target = keys.target_of(look.method, look.url, look.headers)
+        operation = self.call.lookup()
+        settings = {**self.settings, "retry_secondary": False, "hook": None}
+        policy, most = self.call.policy, operation.most_attempts
+        if most is not None:
+            policy = replace(policy, max_attempts=most, max_throttle_attempts=most)
+        return Exchange(
+            _call_of(operation, target, policy), target, request, settings, self.options, tuple(look.headers), False
+        )
+
+    def settled(self, look: Look, found: Any, response: Any) -> Any:
+        """Return the answer of a write that turns out to have happened, by the answer to a look; or None."""
+        if not judged(self.call, look, found, self._code_of(response)):
+            return None
+        found.http_response.location_mode = self.settings["mode"]
+        # Its body, if any, is that of the look: nobody is to parse it.
+        found.context.options["stream"] = True
+        return PipelineResponse(self.request.http_request, found.http_response, found.context)
+
+    @staticmethod
+    def _code_of(response: Any) -> str | None:
+        return faults.code_of(response.http_response) if response is not None else None
 
     # -- the rest of a body ------------------------------------------------------------------------
 

@@ -27,6 +27,9 @@ _DONE: Final = {
     ("DeletePath", "PathNotFound"): 200,
     ("CreateContainer", "ContainerAlreadyExists"): 201,
     ("CreateContainer", "FilesystemAlreadyExists"): 201,
+    ("DeleteContainer", "ContainerNotFound"): 202,
+    ("DeleteContainer", "ContainerBeingDeleted"): 202,
+    ("DeleteContainer", "FilesystemNotFound"): 202,
 }
 _REFUSED_PART: Final = re.compile(rb"^HTTP/1\.1 (503|429) ", re.MULTILINE)
 _BOM: Final = b"\xef\xbb\xbf"
@@ -68,6 +71,14 @@ def verdict_of_answer(http_response: Any, judged_as: str, *, lost_answer: bool) 
     )
     # Only a write whose repeat is told apart can meet its own echo: elsewhere a 404 is a 404.
     return judge(fault, after_lost_answer=lost_answer and repeat_is_told(judged_as), minds_echoes=True)
+
+
+def plain_verdict(judged_as: str, code: str, verdict: Verdict | None) -> Verdict:
+    """Return what a code means of a request that was no repeat; the request id is that of the verdict so far."""
+    request_id = verdict.request_id if verdict is not None else None
+    return judge(
+        Fault(provider="azure", operation=judged_as, code=code, write=is_write(judged_as), request_id=request_id)
+    )
 
 
 def _verdict_of_list(http_response: Any, judged_as: str) -> Verdict | None:
