@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from resilient_io import policy as policies
-from resilient_io.aws import faults, keys, lost, privates, streams, timestamps, transfer
+from resilient_io.aws import deleting, faults, keys, lost, privates, streams, timestamps, transfer
 from resilient_io.aws.errors import annotated, unless_an_echo, waited_too_long
 from resilient_io.drive.call import Call
 from resilient_io.drive.gate import WaitedTooLong
@@ -203,7 +203,7 @@ def _delay_after(call: Call, response: Any) -> float | None:
         verdict = faults.verdict_of_answer(parsed, http.status_code, call.judged_as, lost_answer=call.lost_answer)
         if verdict is not None:
             call.failed(verdict)
-    return call.decide()
+    return None if deleting.is_by_key(call, response) else call.decide()
 
 
 def _checked(call: Call | None, answer: Any) -> Any:
@@ -244,6 +244,18 @@ def _looking(call: Call) -> AbstractContextManager[Any]:
 # -- sync --------------------------------------------------------------------------------------------
 
 
+def _by_key(call: Call, answer: Any, params: Mapping[str, Any], send: Callable[..., Any]) -> Any:
+    """Ask again for the keys of a bulk delete that were refused, until none is or the call gives up."""
+    rounds = deleting.Keys(params)
+    while rounds.refused(call, answer):
+        delay_s = call.decide()
+        if delay_s is None:
+            break
+        runtime().clock.sleep(delay_s)
+        answer = send(call.name, rounds.turn_to_refused(call, answer))
+    return rounds.whole(answer)
+
+
 def _looked_up(call: Call, look: lost.Look | None, send: Callable[..., Any]) -> Any:
     """Return the answer of a write that turns out to have happened, or None."""
     if look is None or look.request is None:
@@ -271,7 +283,10 @@ def _hook_sync(done: Hardening) -> None:
         api_params = streams.from_here(api_params)
         token = _call.set(call)
         try:
-            return _checked(call, make_api_call(operation_name, api_params))
+            answer = make_api_call(operation_name, api_params)
+            if call is not None and operation_name == "DeleteObjects":
+                answer = _by_key(call, answer, api_params, make_api_call)
+            return _checked(call, answer)
         except Exception as error:
             if call is None:
                 raise
@@ -335,6 +350,17 @@ def _register_decision(done: Hardening, decide: Callable[..., Any]) -> None:
 # -- async -------------------------------------------------------------------------------------------
 
 
+async def _by_key_async(call: Call, answer: Any, params: Mapping[str, Any], send: Callable[..., Any]) -> Any:
+    rounds = deleting.Keys(params)
+    while rounds.refused(call, answer):
+        delay_s = call.decide()
+        if delay_s is None:
+            break
+        await runtime().clock.sleep_async(delay_s)
+        answer = await send(call.name, rounds.turn_to_refused(call, answer))
+    return rounds.whole(answer)
+
+
 async def _looked_up_async(call: Call, look: lost.Look | None, send: Callable[..., Any]) -> Any:
     if look is None or look.request is None:
         return look.settled(None) if look is not None else None
@@ -361,7 +387,10 @@ def _hook_async(done: Hardening) -> None:
         api_params = streams.from_here(api_params)
         token = _call.set(call)
         try:
-            return _checked(call, await make_api_call(operation_name, api_params))
+            answer = await make_api_call(operation_name, api_params)
+            if call is not None and operation_name == "DeleteObjects":
+                answer = await _by_key_async(call, answer, api_params, make_api_call)
+            return _checked(call, answer)
         except Exception as error:
             if call is None:
                 raise

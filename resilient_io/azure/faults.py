@@ -31,6 +31,17 @@ _DONE: Final = {
     ("DeleteContainer", "ContainerBeingDeleted"): 202,
     ("DeleteContainer", "FilesystemNotFound"): 202,
 }
+# What says that a write went well, by the REST reference: any other success is that of something in between.
+_SUCCESS: Final = {
+    **dict.fromkeys(
+        (
+            "PutBlob", "PutBlock", "PutBlockList", "AppendBlock", "CreateAppendBlob", "CreatePageBlob", "PutPage",
+            "PutBlobFromURL", "PutBlockFromURL", "SnapshotBlob", "CreateContainer",
+        ),
+        201,
+    ),
+    **dict.fromkeys(("DeleteBlob", "DeleteContainer", "CopyBlob", "CopyBlobFromURL", "SubmitBatch"), 202),
+}  # fmt: skip
 _REFUSED_PART: Final = re.compile(rb"^HTTP/1\.1 (503|429) ", re.MULTILINE)
 _BOM: Final = b"\xef\xbb\xbf"
 _LIST_END: Final = b"</EnumerationResults>"
@@ -56,7 +67,7 @@ def verdict_of_answer(http_response: Any, judged_as: str, *, lost_answer: bool) 
     """Return what an answer means, or None if it is no fault. `lost_answer`: an earlier attempt had none."""
     status = http_response.status_code
     if status < 300:
-        return _verdict_of_list(http_response, judged_as) if op_class(judged_as) is OpClass.LIST else None
+        return _verdict_of_success(http_response, judged_as)
     code, message = code_of(http_response), _message_of(http_response)
     fault = Fault(
         provider="azure",
@@ -73,12 +84,19 @@ def verdict_of_answer(http_response: Any, judged_as: str, *, lost_answer: bool) 
     return judge(fault, after_lost_answer=lost_answer and repeat_is_told(judged_as), minds_echoes=True)
 
 
+def _verdict_of_success(http_response: Any, judged_as: str) -> Verdict | None:
+    if op_class(judged_as) is OpClass.LIST:
+        return _verdict_of_list(http_response, judged_as)
+    wanted = _SUCCESS.get(judged_as.partition("-")[0])
+    return None if wanted in (None, http_response.status_code) else plain_verdict(judged_as, "EmptyAnswer", None)
+
+
 def plain_verdict(judged_as: str, code: str, verdict: Verdict | None) -> Verdict:
     """Return what a code means of a request that was no repeat; the request id is that of the verdict so far."""
     request_id = verdict.request_id if verdict is not None else None
-    return judge(
-        Fault(provider="azure", operation=judged_as, code=code, write=is_write(judged_as), request_id=request_id)
-    )
+    write = is_write(judged_as)
+    fault = Fault(provider="azure", operation=judged_as, code=code, write=write, request_id=request_id)
+    return judge(fault, minds_echoes=True)
 
 
 def _verdict_of_list(http_response: Any, judged_as: str) -> Verdict | None:

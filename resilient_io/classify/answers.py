@@ -21,6 +21,8 @@ _RESULTS = {
     "uploadpartcopy": ("CopyPartResult", "ETag"),
     "createmultipartupload": ("UploadId", "UploadId"),
 }
+# Writes whose answer is a header: without it the bytes may not have been stored.
+_ETAGGED = frozenset({"putobject", "uploadpart"})
 # STS and IAM put the error into an <ErrorResponse>.
 _ERROR_BODY = re.compile(
     r"\s*(?:<\?xml[^>]*\?>\s*)?(?:<ErrorResponse(?:\s[^>]*)?>\s*)?<Error(?:\s[^>]*)?>(?P<inside>.*)", re.DOTALL
@@ -58,6 +60,7 @@ def judge_answer(
         code
         or _left_behind(operation, parsed, text)
         or _missing_result(operation, parsed, text)
+        or _missing_etag(operation, lower, parsed)
         or _no_object(operation, lower, text)
         or _wrong_range(operation, status, lower, requested_range)
         or _wrong_length(operation, lower, received_bytes)
@@ -159,6 +162,16 @@ def _missing_result(operation: str, parsed: Mapping[str, object] | None, text: s
     if parsed is not None and not any(name != "ResponseMetadata" for name in parsed):
         return "EmptyAnswer"
     return "EmptyAnswer" if text is not None and not text.strip() else None
+
+
+def _missing_etag(operation: str, lower: Mapping[str, str], parsed: Mapping[str, object] | None) -> str | None:
+    """A write's success without the ETag, or a bulk delete's without a result: an empty body says nothing of keys."""
+    plain = _plain(operation)
+    if plain == "deleteobjects":
+        return "EmptyAnswer" if lower.get("content-length") == "0" else None
+    if plain not in _ETAGGED or "etag" in lower or (parsed is None and not lower):
+        return None
+    return None if parsed is not None and parsed.get("ETag") else "EmptyAnswer"
 
 
 def _no_object(operation: str, lower: Mapping[str, str], text: str | None) -> str | None:

@@ -8,6 +8,7 @@ import hashlib
 import io
 import os
 import pickle
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -43,16 +44,22 @@ class Client:
 
     def __init__(self, kind: str, url: str, policy: dict[str, Any] | None = None) -> None:
         self.kind, self.url, self.policy = kind, url, policy or POLICY
+        self.bodies: list[bytes] = []
 
     def __call__(self, method: str, **params: Any) -> Any:
         if self.kind == "boto3":
             client = harden(boto3.client("s3", endpoint_url=self.url, **OPTIONS), self.policy)
+            client.meta.events.register("before-send.s3.DeleteObjects", self._note)
             return getattr(client, method)(**params)
         return asyncio.run(self._call(method, params))
 
     async def _call(self, method: str, params: dict[str, Any]) -> Any:
         async with self.open() as client:
+            client.meta.events.register("before-send.s3.DeleteObjects", self._note)
             return await getattr(client, method)(**params)
+
+    def _note(self, request: Any, **_: Any) -> None:
+        self.bodies.append(request.body)
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[Any]:
@@ -134,6 +141,28 @@ def test_an_answer_without_its_result_is_asked_for_again(
 
 
 @pytest.mark.parametrize("fault", [empty, inside], ids=["empty", "error-inside"])
+@pytest.mark.parametrize("op", ["PutObject", "UploadPart", "DeleteObjects"])
+def test_a_write_without_its_result_is_sent_again(
+    client: Client, store: FaultServer, plan_of: Any, idle: Any, fault: Any, op: str
+) -> None:
+    """A 200 with nothing inside: the bytes, or the keys, may be where they were."""
+    begun = begun_upload(store)
+    part = {**KEY, "UploadId": begun["UploadId"], "PartNumber": 2, "Body": b"more"}
+    method, params = {
+        "PutObject": ("put_object", {**KEY, "Body": b"data"}),
+        "UploadPart": ("upload_part", part),
+        "DeleteObjects": ("delete_objects", DELETE),
+    }[op]
+    server = plan_of(fault(op, calls=(1,)))
+    client(method, **params)
+    assert sent(server) == {op: 2}
+    plan_of(fault(op))
+    with pytest.raises(ClientError):
+        client(method, **params)
+    assert idle()
+
+
+@pytest.mark.parametrize("fault", [empty, inside], ids=["empty", "error-inside"])
 def test_an_answer_that_never_has_its_result_is_an_error(client: Client, plan_of: Any, fault: Any, idle: Any) -> None:
     server = plan_of(fault("CopyObject"))
     with pytest.raises(ClientError, match=rf"transient \([\w-]+\) after {ATTEMPTS} attempts") as raised:
@@ -173,6 +202,34 @@ def test_keys_that_stay_refused_for_load_are_an_error(client: Client, plan_of: A
     assert raised.value.response["Error"]["Code"] == "SlowDown"
     assert sent(server) == {"DeleteObjects": THROTTLE_ATTEMPTS}
     assert idle()
+
+
+def test_only_the_keys_that_were_refused_are_asked_for_again(client: Client, store: FaultServer, plan_of: Any) -> None:
+    """A row for each key: what a round deleted, and what may not be deleted, is not asked for a second time."""
+    keys = [f"x/{number}" for number in range(5)]
+
+    def answered(deleted: list[str], refused: list[str], denied: list[str]) -> str:
+        rows = [f"<Deleted><Key>{key}</Key></Deleted>" for key in deleted]
+        for code, some in (("SlowDown", refused), ("AccessDenied", denied)):
+            rows += [f"<Error><Key>{key}</Key><Code>{code}</Code><Message>no</Message></Error>" for key in some]
+        return f"<DeleteResult>{''.join(rows)}</DeleteResult>"
+
+    bodies = [
+        answered(keys[:1], keys[1:4], keys[4:]),
+        answered(keys[1:2], keys[2:4], []),
+        answered([], keys[2:4], []),
+        answered(keys[2:4], [], []),
+    ]
+    on = {"action": FaultAction.ERROR, "status": 200, "match": Match(op="DeleteObjects")}
+    rules = [FaultRule(body=body, calls=(call,), **on) for call, body in enumerate(bodies, 1)]
+    server = plan_of(*rules)
+    objects = [{"Key": key} for key in keys]
+    answer = client("delete_objects", Bucket="b", Delete={"Objects": objects})
+    assert sorted(row["Key"] for row in answer["Deleted"]) == keys[:4]
+    assert [(row["Key"], row["Code"]) for row in answer["Errors"]] == [("x/4", "AccessDenied")]
+    assert len(server.log(op="DeleteObjects")) == 4
+    asked = [re.findall(rb"<Key>x/(\d)</Key>", body) for body in client.bodies]
+    assert asked == [[b"0", b"1", b"2", b"3", b"4"], [b"1", b"2", b"3"], [b"2", b"3"], [b"2", b"3"]]
 
 
 def test_keys_that_may_not_be_deleted_stay_in_the_answer(client: Client, plan_of: Any) -> None:

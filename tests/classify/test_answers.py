@@ -63,8 +63,12 @@ def test_error_without_a_code_is_a_server_error() -> None:
         ("CreateMultipartUpload", {"UploadId": "u"}, None),
         ("ListObjectsV2", {}, K.TRANSIENT),
         ("ListObjectsV2", {"KeyCount": 0, "IsTruncated": False}, None),
-        ("PutObject", {}, None),
+        ("PutObject", {}, K.TRANSIENT),
+        ("PutObject", {"ETag": '"a"'}, None),
+        ("PutObject-IfNoneMatch", {}, K.AMBIGUOUS),
+        ("UploadPart", {}, K.TRANSIENT),
         ("DeleteObject", {}, None),
+        ("DeleteObjects", {}, None),
         ("HeadObject", {}, None),
     ],
 )
