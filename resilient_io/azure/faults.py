@@ -42,7 +42,6 @@ _SUCCESS: Final = {
     ),
     **dict.fromkeys(("DeleteBlob", "DeleteContainer", "CopyBlob", "CopyBlobFromURL", "SubmitBatch"), 202),
 }  # fmt: skip
-_REFUSED_PART: Final = re.compile(rb"^HTTP/1\.1 (503|429) ", re.MULTILINE)
 _BOM: Final = b"\xef\xbb\xbf"
 _LIST_END: Final = b"</EnumerationResults>"
 DAMAGED: Final = Verdict(kind=FaultKind.TRANSIENT, retryable=True, rule="damaged-answer")
@@ -109,12 +108,6 @@ def _verdict_of_list(http_response: Any, judged_as: str) -> Verdict | None:
         return judge(fault)
     text = body.removeprefix(_BOM).lstrip()
     return DAMAGED if text.startswith(b"<") and not text.rstrip().endswith(_LIST_END) else None
-
-
-def refusal_inside(http_response: Any) -> Verdict | None:
-    """Return the verdict on a batch of which parts were refused for load, though the batch itself went well."""
-    found = _REFUSED_PART.search(http_response.body() or b"") if http_response.status_code < 300 else None
-    return judge(Fault(provider="azure", operation="SubmitBatch", status=int(found[1]))) if found else None
 
 
 def status_if_done(http_response: Any, operation: str) -> int | None:

@@ -37,7 +37,7 @@ _NOT_IDEMPOTENT_WRITES = (
     "CompleteMultipartUpload CreateBucket RestoreObject RenameObject "
     # Azure: appends twice, takes a second snapshot or lease, answers 409 or 412 (measured against Azurite).
     "AppendBlock AppendBlockFromURL CreateContainer RestoreContainer SnapshotBlob CreateSnapshot AcquireLease "
-    "ChangeLease BreakLease RenameContainer RenamePath RenameFile RenameDirectory IncrementalCopyBlob SubmitBatch "
+    "ChangeLease BreakLease RenameContainer RenamePath RenameFile RenameDirectory IncrementalCopyBlob "
     # fsspec: mkdir answers FileExistsError, mv has removed its own source.
     "mkdir mv move rename append"
 )
@@ -51,6 +51,8 @@ _IDEMPOTENT_WRITES = (
     "CopyBlob CopyBlobFromURL StartCopyFromURL CreateAppendBlob CreatePageBlob SetBlobMetadata SetBlobProperties "
     "SetBlobTags SetBlobTier SetContainerMetadata RenewLease ReleaseLease CreatePath CreateFile CreateDirectory "
     "AppendData FlushData "
+    # Azure: its parts are deletes and changes of tier.
+    "SubmitBatch "
     # fsspec, boto3 transfers, obstore.
     "pipe pipe_file put put_file upload upload_file upload_fileobj cp cp_file copy copy_basic touch write makedirs "
     "setxattrs chmod put_tags copy_object put_object"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, HttpResponseError, ResourceExistsError, ResourceNotFoundError
-from azure.storage.blob import BlobBlock, BlobServiceClient
+from azure.storage.blob import BlobBlock, BlobServiceClient, PartialBatchErrorException
 from azure.storage.blob.aio import BlobServiceClient as AsyncBlobServiceClient
 
 from resilient_io import classify
@@ -87,7 +87,7 @@ CALLS: dict[str, tuple[Callable[[Things], Any], str]] = {
     "lease": (lambda on: on.blob.acquire_lease(), "AcquireLease"),
     "batch": (lambda on: on.container.delete_blobs("train/x/1", "train/x/2"), "SubmitBatch"),
 }
-NOT_REPEATABLE = ("append_block", "snapshot", "lease", "batch")
+NOT_REPEATABLE = ("append_block", "snapshot", "lease")
 
 
 @pytest.fixture(scope="module", params=["sync", "aio"])
@@ -214,6 +214,24 @@ def test_the_http_library_does_not_send_a_second_time_by_itself(
     with pytest.raises(AzureError):
         on(twice, way, policy={**POLICY, "max_attempts": 1})
     assert sent() == {"GetBlobProperties": 1, op: 1}
+
+
+@pytest.mark.parametrize("action", [FaultAction.OK_EMPTY, FaultAction.OK_WITH_ERROR])
+@pytest.mark.parametrize("name", ["put", "stage_block", "delete", "append_at", "create_container"])
+def test_a_success_of_another_kind_is_no_success_of_a_write(
+    on: Callable[..., Any], plan: Callable[..., None], sent: Any, name: str, action: FaultAction
+) -> None:
+    call, op = CALLS[name]
+    plan(FaultRule(action=action, calls=(1,)))
+    if name == "create_container":
+        plan(FaultRule(action=action))
+        with pytest.raises(AzureError):
+            on(call)
+        assert sent() == {op: ATTEMPTS}
+    else:
+        on(call)
+        assert sent() == {op: 2}
+    assert idle()
 
 
 @pytest.mark.parametrize("action", [FaultAction.OK_EMPTY, FaultAction.OK_WITH_ERROR, FaultAction.INVALID_XML])
@@ -464,6 +482,65 @@ def test_an_append_at_a_position_is_looked_up(
         on(CALLS["append_at"][0])
     assert sent() == {"AppendBlock": 2, "GetBlob": 1}
     assert box.download_blob("app/a").readall() == DATA[::-1]
+
+
+# -- batches -----------------------------------------------------------------------------------------
+
+
+def _parts(*answers: str) -> dict[str, Any]:
+    """Return an answer to a batch: each part's number and status, "0 202"."""
+    text = ""
+    for number, status in (answer.split() for answer in answers):
+        code = "x-ms-error-code: ServerBusy\r\n" if status == "503" else ""
+        head = f"--b\r\nContent-Type: application/http\r\nContent-ID: {number}\r\n\r\n"
+        text += f"{head}HTTP/1.1 {status} any\r\n{code}x-ms-request-id: {number}\r\n\r\n\r\n"
+    headers = (("Content-Type", "multipart/mixed; boundary=b"),)
+    return {"action": FaultAction.ERROR, "status": 202, "body": f"{text}--b--\r\n", "headers": headers}
+
+
+async def _statuses(things: Things, *names: str, **options: Any) -> list[int]:
+    found = things.container.delete_blobs(*names, **options)
+    if inspect.isawaitable(found):
+        found = await found
+    return [each.status_code for each in found] if hasattr(found, "__iter__") else [x.status_code async for x in found]
+
+
+def test_the_parts_of_a_batch_that_were_refused_are_sent_again(
+    on: Callable[..., Any], plan: Callable[..., None], sent: Any, box: Any
+) -> None:
+    names = [f"part/{number}" for number in range(4)]
+    for name in names:
+        box.upload_blob(name, b"")
+    # The first answer is not Azurite's: only what the second round asks for is deleted.
+    plan(FaultRule(calls=(1,), **_parts("0 202", "1 503", "2 404", "3 503")))
+    assert on(lambda things: _statuses(things, *names, raise_on_any_failure=False)) == [202, 202, 404, 202]
+    assert sent() == {"SubmitBatch": 2}
+    assert sorted(box.list_blob_names(name_starts_with="part/")) == ["part/0", "part/2"]
+    assert idle()
+
+
+def test_the_parts_of_a_batch_that_stay_refused_are_raised(
+    on: Callable[..., Any], plan: Callable[..., None], sent: Any
+) -> None:
+    plan(FaultRule(calls=(1,), **_parts("0 202", "1 503")), FaultRule(**_parts("1 503")))
+    with pytest.raises(PartialBatchErrorException) as raised:
+        on(lambda things: _statuses(things, "a", "b"))
+    assert [part.status_code for part in raised.value.parts] == [202, 503]
+    # The first round was progress for one of its parts.
+    assert sent() == {"SubmitBatch": THROTTLE_ATTEMPTS}
+    assert idle()
+
+
+def test_a_batch_whose_answer_was_lost_finds_its_blobs_gone(
+    on: Callable[..., Any], plan: Callable[..., None], sent: Any, box: Any
+) -> None:
+    for name in ("part/0", "part/1"):
+        box.upload_blob(name, b"")
+    plan(FaultRule(action=FaultAction.RESET_AFTER, calls=(1,)))
+    assert on(lambda things: _statuses(things, "part/0", "part/1")) == [202, 202]
+    assert sent() == {"SubmitBatch": 2}
+    with pytest.raises(PartialBatchErrorException):
+        on(lambda things: _statuses(things, "part/0"))
 
 
 @pytest.mark.parametrize("name", ["put", "stage_block", "metadata"])
