@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from typing import TYPE_CHECKING, Any
 
-_log = logging.getLogger("resilient_io")
+from resilient_io.aws.uploads import warn_of_orphan
 
 
 class Writing:
@@ -54,13 +53,11 @@ class Writing:
         upload = self.mpu
         try:
             super().discard()  # type: ignore[misc]  # s3fs's class comes after this one
-        except Exception:
+        except FileNotFoundError:
+            self.mpu = self.buffer = None  # it is gone already
+        except Exception as error:
             if upload:
-                _log.warning(
-                    "the upload %s of s3://%s/%s could not be aborted and keeps its parts; "
-                    "`resilient-io mpu abort` ends such uploads",
-                    upload["UploadId"], self.bucket, self.key,
-                )  # fmt: skip
+                warn_of_orphan({"Bucket": self.bucket, "Key": self.key}, upload["UploadId"], error)
             raise
 
     def _give_up_writing(self) -> None:

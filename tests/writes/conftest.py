@@ -112,10 +112,17 @@ def _azure(azure_store: Any) -> Store:
     return Store("azure", server, fs, azure_store.container, "rabfs", options, content_of, AZURE_NAMES)
 
 
+@pytest.fixture
+def s3_store(_s3_server: tuple[FaultServer, Any, dict[str, Any]]) -> Store:
+    """Return an empty S3 store."""
+    return _s3(*_s3_server)
+
+
 @pytest.fixture(params=["s3", "azure"])
 def store(request: pytest.FixtureRequest) -> Store:
     """Return an empty store of each cloud in turn."""
     if request.param == "s3":
-        return _s3(*request.getfixturevalue("_s3_server"))
+        store: Store = request.getfixturevalue("s3_store")
+        return store
     pytest.importorskip("adlfs")
     return _azure(request.getfixturevalue("azure_store"))
