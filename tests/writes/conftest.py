@@ -43,6 +43,10 @@ class Store:
         """Return the URL for `fsspec.open`."""
         return f"{self.scheme}://{self.base}/{name}"
 
+    def with_policy(self, policy: dict[str, object]) -> Any:
+        """Return another filesystem on the store, with this policy."""
+        return type(self.fs)(**{**self.options, "resilience": policy}, skip_instance_cache=True)
+
     def sent(self) -> Counter[str]:
         """Return the requests that came, by operation."""
         return Counter(one.op for one in self.server.log())
