@@ -19,6 +19,7 @@ from resilient_io import policy as policies
 from resilient_io.aws import reading
 from resilient_io.aws.file import ResilientS3File
 from resilient_io.aws.hooks import harden, hardening_of
+from resilient_io.aws.uploads import Uploading
 from resilient_io.drive.caches import hear_in_caches
 from resilient_io.drive.first import FIRST_READ_BYTES, First
 from resilient_io.drive.forked import StartsAnew, leave_behind
@@ -31,7 +32,7 @@ _STOCK_ROUNDS: int = S3FileSystem.retries
 _OF_A_GET: Final = frozenset({"Bucket", "Key", "VersionId", "Range", "IfMatch"})
 
 
-class ResilientS3FileSystem(StartsAnew, S3FileSystem):  # type: ignore[misc]  # s3fs is untyped
+class ResilientS3FileSystem(StartsAnew, Uploading):
     """s3fs's filesystem: same URLs, options, classes and errors; throttling is survived and shared.
 
     `resilience` holds policy fields, a preset's name, JSON, or False (stock behaviour). It is JSON

@@ -16,16 +16,17 @@ import functools
 import os
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from resilient_io import policy as policies
-from resilient_io.aws import faults, keys, privates, timestamps, transfer
+from resilient_io.aws import deleting, faults, keys, lost, privates, streams, timestamps, transfer
 from resilient_io.aws.errors import annotated, unless_an_echo, waited_too_long
 from resilient_io.drive.call import Call
 from resilient_io.drive.gate import WaitedTooLong
-from resilient_io.drive.operation import Operation, Surface, current
+from resilient_io.drive.operation import Operation, Surface, current, made_current
 from resilient_io.drive.runtime import expect, runtime
 from resilient_io.errors import GaveUp, NotForkSafe
 
@@ -203,7 +204,7 @@ def _delay_after(call: Call, response: Any) -> float | None:
         verdict = faults.verdict_of_answer(parsed, http.status_code, call.judged_as, lost_answer=call.lost_answer)
         if verdict is not None:
             call.failed(verdict)
-    return call.decide()
+    return None if deleting.is_by_key(call, response) else call.decide()
 
 
 def _checked(call: Call | None, answer: Any) -> Any:
@@ -233,7 +234,41 @@ def _outcome(call: Call, error: Exception) -> Exception:
     return gave_up if call.operation.surface is Surface.FILESYSTEM else unless_an_echo(error, call)
 
 
+def _looking(call: Call) -> AbstractContextManager[Any]:
+    """Send what is sent inside as a request of its own, which neither counts as this call nor fails for it."""
+    stack = ExitStack()
+    stack.callback(_call.reset, _call.set(None))
+    stack.enter_context(made_current(call.lookup()))
+    return stack
+
+
 # -- sync --------------------------------------------------------------------------------------------
+
+
+def _by_key(call: Call, answer: Any, params: Mapping[str, Any], send: Callable[..., Any]) -> Any:
+    """Ask again for the keys of a bulk delete that were refused, until none is or the call gives up."""
+    rounds = deleting.Keys(params)
+    while rounds.refused(call, answer):
+        delay_s = call.decide()
+        if delay_s is None:
+            break
+        runtime().clock.sleep(delay_s)
+        answer = send(call.name, rounds.turn_to_refused(call, answer))
+    return rounds.whole(answer)
+
+
+def _looked_up(call: Call, look: lost.Look | None, send: Callable[..., Any]) -> Any:
+    """Return the answer of a write that turns out to have happened, or None."""
+    if look is None or look.request is None:
+        return look.settled(None) if look is not None else None
+    with _looking(call):
+        try:
+            found = send(*look.request)
+            if "Body" in found:
+                found = {**found, "Body": found["Body"].read()}
+        except Exception as error:
+            found = error
+    return look.settled(found)
 
 
 def _hook_sync(done: Hardening) -> None:
@@ -245,12 +280,20 @@ def _hook_sync(done: Hardening) -> None:
         if done.pid != os.getpid():
             _renew_after_fork(done)
         call = _begin(done, operation_name, api_params)
+        written = lost.written_by(operation_name, api_params) if call is not None else None
+        api_params = streams.from_here(api_params)
         token = _call.set(call)
         try:
-            return _checked(call, make_api_call(operation_name, api_params))
+            answer = make_api_call(operation_name, api_params)
+            if call is not None and operation_name == "DeleteObjects":
+                answer = _by_key(call, answer, api_params, make_api_call)
+            return _checked(call, answer)
         except Exception as error:
             if call is None:
                 raise
+            answer = _looked_up(call, lost.look_for(call, error, api_params, written), client._make_api_call)
+            if answer is not None:
+                return answer
             seen = _outcome(call, error)
             if seen is error:
                 raise
@@ -308,6 +351,30 @@ def _register_decision(done: Hardening, decide: Callable[..., Any]) -> None:
 # -- async -------------------------------------------------------------------------------------------
 
 
+async def _by_key_async(call: Call, answer: Any, params: Mapping[str, Any], send: Callable[..., Any]) -> Any:
+    rounds = deleting.Keys(params)
+    while rounds.refused(call, answer):
+        delay_s = call.decide()
+        if delay_s is None:
+            break
+        await runtime().clock.sleep_async(delay_s)
+        answer = await send(call.name, rounds.turn_to_refused(call, answer))
+    return rounds.whole(answer)
+
+
+async def _looked_up_async(call: Call, look: lost.Look | None, send: Callable[..., Any]) -> Any:
+    if look is None or look.request is None:
+        return look.settled(None) if look is not None else None
+    with _looking(call):
+        try:
+            found = await send(*look.request)
+            if "Body" in found:
+                found = {**found, "Body": await found["Body"].read()}
+        except Exception as error:
+            found = error
+    return look.settled(found)
+
+
 def _hook_async(done: Hardening) -> None:
     client, endpoint = done.client, privates.endpoint_of(done.client)
     make_api_call, create_request = client._make_api_call, endpoint.create_request
@@ -317,12 +384,21 @@ def _hook_async(done: Hardening) -> None:
         if done.pid != os.getpid():
             _refuse_after_fork()
         call = _begin(done, operation_name, api_params)
+        written = lost.written_by(operation_name, api_params) if call is not None else None
+        api_params = streams.from_here(api_params)
         token = _call.set(call)
         try:
-            return _checked(call, await make_api_call(operation_name, api_params))
+            answer = await make_api_call(operation_name, api_params)
+            if call is not None and operation_name == "DeleteObjects":
+                answer = await _by_key_async(call, answer, api_params, make_api_call)
+            return _checked(call, answer)
         except Exception as error:
             if call is None:
                 raise
+            look = lost.look_for(call, error, api_params, written)
+            answer = await _looked_up_async(call, look, client._make_api_call)
+            if answer is not None:
+                return answer
             seen = _outcome(call, error)
             if seen is error:
                 raise

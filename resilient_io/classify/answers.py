@@ -68,7 +68,7 @@ def judge_answer(
         or _left_behind(operation, parsed, text)
         or _missing_result(operation, parsed, text)
         or _no_object(operation, lower, text)
-        or _not_done(operation, status, lower)
+        or _not_done(operation, status, lower, parsed)
         or _wrong_range(operation, status, lower, requested_range)
         or _wrong_length(operation, lower, received_bytes)
     )
@@ -183,12 +183,12 @@ def _no_object(operation: str, lower: Mapping[str, str], text: str | None) -> st
     return "InternalError" if "xml" in lower.get("content-type", "") else None
 
 
-def _not_done(operation: str, status: int, lower: Mapping[str, str]) -> str | None:
+def _not_done(operation: str, status: int, lower: Mapping[str, str], parsed: Mapping[str, object] | None) -> str | None:
     """A 200 that the store itself would not have sent: what a proxy answers while the store is away."""
     name = _plain(operation)
     if not lower or status != 200:
         return None
-    bare = "etag" not in lower
+    bare = "etag" not in lower and not (parsed or {}).get("ETag")
     if name in _CREATED_OR_ACCEPTED or (bare and name in _TAGGED):
         return "EmptyAnswer"
     empty = lower.get("content-length", "0") == "0"

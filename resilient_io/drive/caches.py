@@ -1,7 +1,7 @@
 """fsspec's caching filesystems (`simplecache::`, `filecache::`, `blockcache::`) above one of ours.
 
 They answer `exists`, `isfile`, `isdir` and `cat` by themselves, and take every error for "no". What a filesystem of
-ours raised below is heard here, and raised again. Their other methods go to the filesystem below, or hand its errors on.
+ours raised below is heard here, and raised again. Their other methods go to the filesystem below, or hand errors on.
 """
 
 from __future__ import annotations

@@ -64,8 +64,11 @@ def test_error_without_a_code_is_a_server_error() -> None:
         ("ListObjectsV2", {}, K.TRANSIENT),
         ("ListObjectsV2", {"KeyCount": 0, "IsTruncated": False}, None),
         ("PutObject", {}, K.TRANSIENT),
+        ("PutObject", {"ETag": '"a"'}, None),
+        ("PutObject-IfNoneMatch", {}, K.AMBIGUOUS),
         ("UploadPart", {}, K.TRANSIENT),
         ("DeleteObject", {}, None),
+        ("DeleteObjects", {}, None),
         ("HeadObject", {}, K.TRANSIENT),
     ],
 )
