@@ -237,6 +237,10 @@ class ResilientS3FileSystem(StartsAnew, S3FileSystem):  # type: ignore[misc]  # 
 
     _first_bytes = interruptible(sync_wrapper(_first), _first)
 
+    @guarded("read ahead")
+    async def _read_ahead(self, *about: Any) -> bytes:
+        return await reading.read_span(self, *about)
+
 
 def _given(**options: Any) -> dict[str, Any]:
     """Return the options that were given; older s3fs does not know all of them."""
