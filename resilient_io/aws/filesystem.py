@@ -21,6 +21,7 @@ from resilient_io.aws.hooks import harden, hardening_of
 from resilient_io.drive.first import FIRST_READ_BYTES, First
 from resilient_io.drive.forked import StartsAnew, leave_behind
 from resilient_io.drive.guard import guard_filesystem, guarded, interruptible
+from resilient_io.drive.merging import cat_merged
 from resilient_io.errors import GiveUp, ObjectChanged
 
 # Read at import, before `aws.sessions` may turn it down.
@@ -129,6 +130,25 @@ class ResilientS3FileSystem(StartsAnew, S3FileSystem):  # type: ignore[misc]  # 
             return await reading.read_object(self, request, **self._blocks(chunksize, max_concurrency))
         except reading.Changed as error:
             raise _changed(path) from error
+
+    async def _cat_ranges(
+        self,
+        paths: list[str],
+        starts: Any,
+        ends: Any,
+        max_gap: int | None = None,
+        batch_size: int | None = None,
+        on_error: str = "return",
+        **kwargs: Any,
+    ) -> list[Any]:
+        """Return ranges of objects, near ones in one request (`max_gap`); by default errors stand in their places."""
+        options = {"batch_size": batch_size, **kwargs}
+        if not self._enabled():
+            stock: list[Any] = await super()._cat_ranges(
+                paths, starts, ends, max_gap=max_gap, on_error=on_error, **options
+            )
+            return stock
+        return await cat_merged(super()._cat_ranges, paths, starts, ends, max_gap, on_error, **options)
 
     async def _get_file(
         self,

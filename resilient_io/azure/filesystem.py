@@ -27,6 +27,7 @@ from resilient_io.drive.first import FIRST_READ_BYTES, First
 from resilient_io.drive.forked import StartsAnew, leave_behind
 from resilient_io.drive.guard import guard_filesystem, guarded, interruptible
 from resilient_io.drive.landing import Landing, LocalFile, Memory, published
+from resilient_io.drive.merging import cat_merged
 from resilient_io.errors import NotForkSafe
 
 
@@ -213,10 +214,14 @@ class ResilientAzureBlobFileSystem(StartsAnew, Listing):
         max_concurrency: int | None = None,
         **kwargs: Any,
     ) -> list[Any]:
-        """Return ranges of blobs; by default an error stands in the place of what it kept from being read."""
-        options = {"max_gap": max_gap, "batch_size": batch_size, "on_error": on_error, **kwargs}
-        found: list[Any] = await super()._cat_ranges(paths, starts, ends, max_concurrency=max_concurrency, **options)
-        return found
+        """Return ranges of blobs, near ones in one request (`max_gap`); by default errors stand in their places."""
+        options = {"batch_size": batch_size, "max_concurrency": max_concurrency, **kwargs}
+        if not self._enabled():
+            stock: list[Any] = await super()._cat_ranges(
+                paths, starts, ends, max_gap=max_gap, on_error=on_error, **options
+            )
+            return stock
+        return await cat_merged(super()._cat_ranges, paths, starts, ends, max_gap, on_error, **options)
 
     @unless_off
     async def _get_file(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Final
 
 #: Bytes between two ranges that are fetched rather than asked for apart. At 30 MB/s, which one connection brings
@@ -73,6 +74,7 @@ def merged(
 def comparable(start: object, end: object) -> Span | None:
     """Return a wanted range as a span; None where its bytes depend on the object's size, or there are none."""
     start = 0 if start is None else start
-    if isinstance(start, int) and isinstance(end, int) and 0 <= start < end:
-        return Span(start, end)
+    # Those of numpy are no ints.
+    if isinstance(start, Integral) and isinstance(end, Integral) and 0 <= int(start) < int(end):
+        return Span(int(start), int(end))
     return None

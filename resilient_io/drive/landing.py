@@ -140,6 +140,15 @@ class NotLanded(Exception):
     """This machine's own disk did not take a piece, which no further request can mend; the cause is the OSError."""
 
 
+@contextlib.contextmanager
+def landed() -> Iterator[None]:
+    """Raise NotLanded for an OSError of the block, which is one of the disk's."""
+    try:
+        yield
+    except OSError as error:
+        raise NotLanded(str(error)) from error
+
+
 class LocalFile:
     """A local file that is filled under another name in the same folder, and gets its own when it is whole.
 
@@ -159,8 +168,11 @@ class LocalFile:
     def begin(self, size_bytes: int | None) -> None:
         """Make the file, if it is not there; called with the first answer, so that a missing object makes none."""
         self._callback.set_size(size_bytes)
-        if self._file is not None:
-            return
+        if self._file is None:
+            with landed():
+                self._open()
+
+    def _open(self) -> None:
         if os.path.exists(self._path) and not os.path.isfile(self._path):
             self._file = io.FileIO(self._path, "w")
             return
@@ -170,10 +182,8 @@ class LocalFile:
 
     def put(self, start: int, piece: bytes) -> None:
         """Write a piece to its place; raises NotLanded if the disk does not take it."""
-        try:
+        with landed():
             self._write(start, piece)
-        except OSError as error:
-            raise NotLanded(str(error)) from error
         self._callback.relative_update(len(piece))
 
     def _write(self, start: int, piece: bytes) -> None:
