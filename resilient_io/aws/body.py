@@ -14,7 +14,7 @@ Extent = tuple[int, int, int]
 # A body up to this size is read in one step, which is the cheapest. A larger one is read in pieces, so that it goes on
 # where it died.
 _ONE_STEP_BYTES: Final = 2**20
-_PIECE_BYTES: Final = 2**20
+_PIECE_BYTES: Final = 2**18
 _RANGE: Final = re.compile(r"bytes=(\d*)-(\d*)")
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 

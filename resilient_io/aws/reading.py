@@ -13,7 +13,7 @@ from resilient_io.aws import faults
 from resilient_io.aws.body import Body, Changed, Request, Sink, extent_of
 from resilient_io.control.ranges import Span, blocks
 from resilient_io.drive.first import First, all_or_none
-from resilient_io.drive.landing import Landing, LocalFile, Memory, NotLanded, Shifted, Slot, published
+from resilient_io.drive.landing import Landing, LocalFile, Memory, Shifted, Slot, published
 from resilient_io.drive.operation import BodyHold, body_held
 from resilient_io.drive.runtime import runtime
 from resilient_io.errors import GaveUp
@@ -98,7 +98,14 @@ class _Whole:
             raise
 
     def _begin(self, answer: Mapping[str, Any]) -> None:
-        """Look at an answer to the plain GET; the first one tells of how much the rest is."""
+        """Look at an answer to the plain GET, before its body; the first one tells how much the rest is."""
+        try:
+            self._look_at(answer)
+        except BaseException:
+            answer["Body"].close()
+            raise
+
+    def _look_at(self, answer: Mapping[str, Any]) -> None:
         first = self._answer
         if first is not None and (self._front.got_bytes or _version_of(first) == _version_of(answer)):
             return
@@ -220,9 +227,9 @@ async def _read(
                 if body.might_be_over and _status_of(error) == 416:
                     return body.first_answer
                 raise
+            if on_answer is not None:
+                on_answer(answer)
             try:
-                if on_answer is not None:
-                    on_answer(answer)
                 if await body.read(answer):
                     return body.first_answer
                 continue
@@ -255,7 +262,7 @@ def _status_of(error: ClientError) -> int | None:
 def _after_a_dead_body(hold: BodyHold, error: Exception) -> float | None:
     """Return the delay before the body is asked for again; None (switched off) leaves the error as it is."""
     call = hold.call
-    if call is None or isinstance(error, (GaveUp, Changed, NotLanded)):
+    if call is None or isinstance(error, (GaveUp, Changed)):
         return None
     hold.free()
     call.failed(faults.verdict_of_error(error, "GetObject"))

@@ -136,8 +136,11 @@ class RangeNotKept(OSError):
     """An answer brought more or fewer bytes than the range that it was asked for has."""
 
 
-class NotLanded(Exception):
-    """This machine's own disk did not take a piece, which no further request can mend; the cause is the OSError."""
+class NotLanded(BaseException):
+    """This machine's own disk did not take a piece; the cause is the OSError, which `published` raises in its place.
+
+    No Exception, because those of a body are taken for faults of the service, and asked for again.
+    """
 
 
 @contextlib.contextmanager
