@@ -72,7 +72,20 @@ class OperationGaveUp:
     record: GiveUp
 
 
-Event = AttemptFailed | RetryScheduled | LimitChanged | PermitWaited | OperationGaveUp
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodyUnverified:
+    """A body was handed on that came without a length and a checksum: nobody can tell whether it is whole.
+
+    `path` is the URL of the object. With `verify="strict"` such a body is an error instead.
+    """
+
+    at_s: float
+    scope: str
+    operation: str
+    path: str
+
+
+Event = AttemptFailed | RetryScheduled | LimitChanged | PermitWaited | OperationGaveUp | BodyUnverified
 
 
 class Observer(Protocol):

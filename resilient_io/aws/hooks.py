@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from resilient_io import policy as policies
-from resilient_io.aws import faults, keys, privates, timestamps, transfer
+from resilient_io.aws import faults, keys, privates, splice, timestamps, transfer
 from resilient_io.aws.errors import annotated, unless_an_echo, waited_too_long
 from resilient_io.drive.call import Call
 from resilient_io.drive.gate import WaitedTooLong
-from resilient_io.drive.operation import Operation, Surface, current
+from resilient_io.drive.operation import Operation, Surface, body_hold, current
 from resilient_io.drive.runtime import runtime
 from resilient_io.errors import GaveUp, NotForkSafe
 
@@ -217,6 +217,11 @@ def _checked(call: Call | None, answer: Any) -> Any:
     return answer
 
 
+def _is_body_for_the_caller(operation_name: str) -> bool:
+    """Say whether an answer has a body that nobody of ours reads."""
+    return operation_name == "GetObject" and body_hold() is None
+
+
 def _outcome(call: Call, error: Exception) -> Exception:
     """Return the error that the layer above should see."""
     if isinstance(error, GaveUp):
@@ -245,7 +250,10 @@ def _hook_sync(done: Hardening) -> None:
         call = _begin(done, operation_name, api_params)
         token = _call.set(call)
         try:
-            return _checked(call, make_api_call(operation_name, api_params))
+            answer = _checked(call, make_api_call(operation_name, api_params))
+            if call is None or not _is_body_for_the_caller(operation_name):
+                return answer
+            return splice.Spliced(client, call, api_params).begin(answer)
         except Exception as error:
             if call is None:
                 raise
@@ -317,7 +325,10 @@ def _hook_async(done: Hardening) -> None:
         call = _begin(done, operation_name, api_params)
         token = _call.set(call)
         try:
-            return _checked(call, await make_api_call(operation_name, api_params))
+            answer = _checked(call, await make_api_call(operation_name, api_params))
+            if call is None or not _is_body_for_the_caller(operation_name):
+                return answer
+            return await splice.AioSpliced(client, call, api_params).begin(answer)
         except Exception as error:
             if call is None:
                 raise

@@ -98,6 +98,16 @@ class Call:
         return hold.machine
 
     @property
+    def machine(self) -> AttemptMachine:
+        """What counts the attempts; the one who reads the body goes on with it."""
+        return self._machine
+
+    @property
+    def place(self) -> str:
+        """The URL of what the call is about."""
+        return self._place()
+
+    @property
     def attempts(self) -> int:
         """Requests sent so far."""
         return self._machine.attempts
@@ -204,6 +214,13 @@ class Call:
     def progressed(self) -> None:
         """Note that a part of the answer's body arrived: the faults so far are forgotten, the deadline runs anew."""
         self._machine.on_progress(self._runtime.clock.now())
+
+    def unverified(self) -> None:
+        """Note that the body came without a length and a checksum: nobody can tell whether it is whole."""
+        self._runtime.gate.tally_of(self.path, self.policy).unverified += 1
+        if events.listening():
+            now = self._runtime.clock.now()
+            events.emit(events.BodyUnverified(at_s=now, scope=str(self.path), operation=self.name, path=self._place()))
 
     def close(self) -> None:
         """Give back the permit, however the attempt ended; what was not settled counts as dropped."""

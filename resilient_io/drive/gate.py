@@ -34,7 +34,7 @@ from resilient_io.control.charging import Outcome as Outcome
 from resilient_io.control.scopes import ScopePath, label
 from resilient_io.coordinate.sharing import Sharing
 from resilient_io.drive.clock import Clock
-from resilient_io.drive.scope import Lane, Level, ScopeTable, Waiter
+from resilient_io.drive.scope import Lane, Level, ScopeTable, Tally, Waiter
 from resilient_io.drive.waiters import AnyWaiter, TaskWaiter, ThreadWaiter
 from resilient_io.policy import Policy
 
@@ -393,6 +393,11 @@ class Gate:
         """Return the retry budget of a scope; step it with `locked`."""
         with self.locked():
             return self._table.lane(path, policy, self.clock.now()).leaf.budget
+
+    def tally_of(self, path: ScopePath, policy: Policy) -> Tally:
+        """Return the counts of a scope."""
+        with self.locked():
+            return self._table.lane(path, policy, self.clock.now()).leaf.tally
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

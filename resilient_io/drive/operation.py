@@ -86,6 +86,12 @@ class Operation:
 class Reads(Protocol):
     """The call whose body is being read; see `drive.call.Call`."""
 
+    def progressed(self) -> None:
+        """Note that a part of the body arrived."""
+
+    def unverified(self) -> None:
+        """Note that nobody can tell whether the body is whole."""
+
     def failed(self, verdict: Verdict) -> None:
         """Note what reading the body came to."""
 

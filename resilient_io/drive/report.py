@@ -16,6 +16,7 @@ from resilient_io.errors import redact
 # A share of refusals that is worth a person's time; below it the limit does its work.
 _WORTH_ADVICE = 0.02
 _SHOWN_SCOPES = 20
+_UNVERIFIED = 'answers without length and checksum; nobody can tell if they are whole (verify="strict" refuses them)'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,8 @@ class ScopeReport:
     """The most requests that were in flight at once."""
     limited: bool
     """Whether the scope is paced now, because it was refused."""
+    unverified: int = 0
+    """Bodies that came without a length and a checksum, so that nobody can tell whether they are whole."""
     leaf: bool = True
     """Whether requests are counted here first; False for the buckets and stores above, which sum up."""
 
@@ -85,6 +88,7 @@ class Report:
         if len(busiest) > _SHOWN_SCOPES:
             lines.append(f"... and {len(busiest) - _SHOWN_SCOPES} more")
         lines += [f"{scope.label}: {scope.advice}" for scope in self.hot_prefixes() if scope.advice]
+        lines += [f"{scope.label}: {scope.unverified} {_UNVERIFIED}" for scope in leaves if scope.unverified]
         return "\n".join(lines)
 
 
@@ -129,6 +133,7 @@ def _scope_report(level: Level, waiting: int, in_flight: int, leaf: bool) -> Sco
         waited_s=tally.waited_s,
         peak_in_flight=level.peak_in_flight,
         limited=law.is_limited(level.rate),
+        unverified=tally.unverified,
         leaf=leaf,
     )
 

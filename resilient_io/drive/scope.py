@@ -59,6 +59,7 @@ class Tally:
     dropped: int = 0
     waited: int = 0
     waited_s: float = 0.0
+    unverified: int = 0
 
     def count(self, outcome: Outcome) -> None:
         """Count a request that did not succeed."""
