@@ -40,7 +40,8 @@ class Body:
     """
 
     __slots__ = (
-        "_asked", "_at_most_bytes", "_before_bytes", "_check", "_checks", "_end", "_etag", "_is_first", "_request",
+        "_asked", "_at_most_bytes", "_before_bytes", "_check", "_checks", "_end", "_etag", "_is_first", "_limit_bytes",
+        "_request",
         "_skip_bytes", "_strict", "begin", "first_answer", "got_bytes", "is_unverified", "might_be_over",
         "size_bytes",
     )  # fmt: skip
@@ -60,6 +61,7 @@ class Body:
         self._check: tuple[Any, bytes] | None = None
         self._is_first = True
         self._end: int | None = None
+        self._limit_bytes: int | None = None
         self._skip_bytes = self._before_bytes = self.begin = self.got_bytes = 0
         self.might_be_over = self.is_unverified = False
         self.size_bytes: int | None = None
@@ -99,6 +101,7 @@ class Body:
             self._has_no_length()
         self.first_answer = answer
         self.begin, self._end, self.size_bytes = span.begin, span.end, told.size
+        self._limit_bytes = span.limit_bytes
         is_read_whole = told.begin == span.begin and told.end == span.end and self._is_wanted_whole()
         self._check = check if self._checks and is_read_whole else None
 
@@ -134,10 +137,10 @@ class Body:
     @property
     def wanted_bytes(self) -> int | None:
         """How many bytes the whole body has to bring; None if nobody says it."""
-        if self._end is None:
-            return self._at_most_bytes
-        length_bytes = max(0, self._end - self.begin)
-        return length_bytes if self._at_most_bytes is None else min(length_bytes, self._at_most_bytes)
+        length_bytes = self._limit_bytes if self._end is None else max(0, self._end - self.begin)
+        if length_bytes is None or self._at_most_bytes is None:
+            return self._at_most_bytes if length_bytes is None else length_bytes
+        return min(length_bytes, self._at_most_bytes)
 
     @property
     def has_progressed(self) -> bool:
@@ -162,9 +165,13 @@ class Body:
             return True
         # A checksum that does not fit has raised by now: the SDK compares that of a body which it read to its end.
         checked = self._check is not None and not self.has_all()  # else there may be more of it
-        over = checked or (self.might_be_over and not self.has_progressed)
+        over = checked or self._has_limit() or (self.might_be_over and not self.has_progressed)
         self.might_be_over = not over
         return over
+
+    def _has_limit(self) -> bool:
+        """Say whether all came that was asked for, of an object of unknown length."""
+        return self._limit_bytes is not None and self.got_bytes >= self._limit_bytes
 
     def _compare(self) -> None:
         if self._check is None or self._is_first or (self._end is not None and not self.has_all()):
@@ -185,7 +192,9 @@ class Body:
         return bool(self.got_bytes or self.might_be_over)
 
     def _last(self) -> int | str:
-        return "" if self._end is None else self._end - 1
+        if self._end is None:
+            return "" if self._limit_bytes is None else self.begin + self._limit_bytes - 1
+        return self._end - 1
 
     def _must_be_same_version(self, answer: Mapping[str, Any]) -> None:
         wanted = self.first_answer.get("ETag") if self._is_begun() else self._etag

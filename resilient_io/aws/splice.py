@@ -20,6 +20,7 @@ from resilient_io.aws import faults, privates
 from resilient_io.aws.body import Body, Changed, Request
 from resilient_io.aws.errors import ObjectReplaced, StalledBody, annotated
 from resilient_io.drive import stall
+from resilient_io.drive.bodies import Stalled
 from resilient_io.drive.call import Call
 from resilient_io.drive.operation import BodyHold, Surface, made_current
 from resilient_io.drive.runtime import runtime
@@ -116,6 +117,8 @@ def _as_botocore_says(error: Exception) -> Exception:
     """Return the error that a StreamingBody makes of one of urllib3's: it would lose what is written on it."""
     if isinstance(error, WireTimeoutError) and not isinstance(error, ReadTimeoutError):
         return ReadTimeoutError(endpoint_url=str(getattr(error, "url", None)), error=error)
+    if type(error) is Stalled:
+        return StalledBody(error=error)
     return ResponseStreamingError(error=error) if isinstance(error, ProtocolError) else error
 
 

@@ -15,6 +15,7 @@ from resilient_io.classify import fault_of, judge, judge_answer
 from resilient_io.classify.fault import Fault, FaultKind, Verdict
 from resilient_io.classify.operations import OpClass, is_write, op_class, repeat_is_told
 from resilient_io.classify.retry_after import retry_after_s
+from resilient_io.drive.bodies import BodyFault
 
 # Below azure-core stand these; what of theirs it does not translate (a body that dies while a checksum is taken) is a
 # lost answer all the same. Anything else is the program's own.
@@ -46,6 +47,8 @@ def verdict_of_error(error: BaseException, judged_as: str) -> Verdict:
     The async transport calls a reset after the request was sent ServiceRequestError, "no request was sent": it is what
     the error wraps that is judged.
     """
+    if isinstance(error, BodyFault):
+        return error.verdict
     return judge(fault_of(error, operation=judged_as), minds_echoes=True)
 
 
@@ -68,6 +71,14 @@ def verdict_of_answer(http_response: Any, judged_as: str, *, lost_answer: bool) 
     )
     # Only a write whose repeat is told apart can meet its own echo: elsewhere a 404 is a 404.
     return judge(fault, after_lost_answer=lost_answer and repeat_is_told(judged_as), minds_echoes=True)
+
+
+def verdict_of_blob(http_response: Any) -> Verdict | None:
+    """Return what is wrong with an answer that says success and has no ETag: a service sends one with each blob."""
+    if "ETag" in http_response.headers:
+        return None
+    fault = judge_answer(operation="GetBlob", status=http_response.status_code, headers=dict(http_response.headers))
+    return judge(fault) if fault is not None else None
 
 
 def _verdict_of_list(http_response: Any, judged_as: str) -> Verdict | None:

@@ -48,10 +48,11 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """The bytes [begin, end) that make the body; `end` None if nobody says it."""
+    """The bytes [begin, end) that make the body; `end` None if nobody says it, then it has at most `limit_bytes`."""
 
     begin: int
     end: int | None
+    limit_bytes: int | None = None
 
 
 def asked_for(text: str | None, *, is_part: bool = False) -> Asked:
@@ -89,7 +90,7 @@ def span_of(asked: Asked, told: Told) -> Span:
         if wanted is not None and told.end != wanted:
             raise WrongRange(f"asked for the bytes {asked.first}-{wanted - 1} and got those to {_last(told)}")
         return Span(begin=asked.first, end=told.end)
-    return Span(begin=asked.first, end=wanted)
+    return Span(begin=asked.first, end=None, limit_bytes=None if wanted is None else max(0, wanted - asked.first))
 
 
 def bytes_before(told: Told, starts_at: int) -> int:
