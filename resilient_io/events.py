@@ -85,7 +85,22 @@ class BodyUnverified:
     path: str
 
 
-Event = AttemptFailed | RetryScheduled | LimitChanged | PermitWaited | OperationGaveUp | BodyUnverified
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadHedged:
+    """A read was sent a second time after `after_s` seconds; `won` says whether the second request was the sooner.
+
+    `elapsed_s` is what the read took until its first answer.
+    """
+
+    at_s: float
+    scope: str
+    operation: str
+    after_s: float
+    elapsed_s: float
+    won: bool
+
+
+Event = AttemptFailed | RetryScheduled | LimitChanged | PermitWaited | OperationGaveUp | BodyUnverified | ReadHedged
 
 
 class Observer(Protocol):

@@ -118,7 +118,6 @@ def test_value_out_of_range_is_refused_with_what_to_write(field: str, value: Any
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("hedge", True),
         ("bytes_per_s", 1e6),
     ],
 )

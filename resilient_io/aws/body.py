@@ -68,7 +68,7 @@ class Body:
 
     def next_request(self) -> Request:
         """Return the request, or one for the rest of the body in the version that it began with."""
-        if not self._is_begun():
+        if not self.is_begun():
             return self._request
         etag = self.first_answer.get("ETag")
         request = {**self._request, "Range": f"bytes={self.begin + self.got_bytes}-{self._last()}"}
@@ -79,7 +79,7 @@ class Body:
         """Look at what an answer says it brings. Raises Changed, WrongRangeBody and UnverifiableBody."""
         self._must_be_same_version(answer)
         self._before_bytes = self.got_bytes
-        self._is_first = not self._is_begun()
+        self._is_first = not self.is_begun()
         length_bytes = answer.get("ContentLength")
         try:
             told = told_by(answer.get("ContentRange"), length_bytes, _status_of(answer))
@@ -188,7 +188,8 @@ class Body:
         self.might_be_over = False
         return True
 
-    def _is_begun(self) -> bool:
+    def is_begun(self) -> bool:
+        """Say whether the next request is one for the rest."""
         return bool(self.got_bytes or self.might_be_over)
 
     def _last(self) -> int | str:
@@ -197,7 +198,7 @@ class Body:
         return self._end - 1
 
     def _must_be_same_version(self, answer: Mapping[str, Any]) -> None:
-        wanted = self.first_answer.get("ETag") if self._is_begun() else self._etag
+        wanted = self.first_answer.get("ETag") if self.is_begun() else self._etag
         found = answer.get("ETag")
         if wanted and found and wanted != "*" and wanted.strip('"') != found.strip('"'):
             raise Changed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ from botocore.exceptions import ClientError
 from s3fs.errors import translate_boto_error
 
 from resilient_io import policy as policies
-from resilient_io.aws import faults, privates
+from resilient_io.aws import faults, hedged, privates
 from resilient_io.aws.body import Body, Changed, Request, Sink
 from resilient_io.aws.errors import StalledBody
 from resilient_io.control.stall import Meter
@@ -45,7 +46,11 @@ async def read(
     with body_held() as hold:
         while True:
             try:
-                answer = await _answer(fs, body.next_request(), raw_errors=raw_errors or body.might_be_over)
+                raw = raw_errors or body.might_be_over
+                if policy.hedge and not body.is_begun():
+                    answer = await _raced(fs, body.next_request(), policy, hold, raw_errors=raw)
+                else:
+                    answer = await _answer(fs, body.next_request(), raw_errors=raw)
             except ClientError as error:
                 if body.might_be_over and _status_of(error) == _NOT_THERE:
                     break
@@ -85,6 +90,13 @@ async def _answer(fs: Any, request: Request, *, raw_errors: bool) -> Mapping[str
         if raw_errors:
             raise
         raise translate_boto_error(error) from error
+
+
+async def _raced(fs: Any, request: Request, policy: Policy, hold: BodyHold, *, raw_errors: bool) -> Mapping[str, Any]:
+    client = await fs.client_for(request["Bucket"])
+    return await hedged.answer_or_whole(
+        client, request, policy, hold, functools.partial(_answer, fs, request, raw_errors=raw_errors)
+    )
 
 
 async def _pour(body: Body, answer: Mapping[str, Any], sink: Sink, meter: Meter) -> bool:

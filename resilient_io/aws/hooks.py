@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from resilient_io import policy as policies
-from resilient_io.aws import faults, keys, privates, splice, timestamps, transfer
+from resilient_io.aws import faults, hedged, keys, privates, splice, timestamps, transfer
 from resilient_io.aws.errors import annotated, unless_an_echo, waited_too_long
 from resilient_io.drive.call import Call
 from resilient_io.drive.gate import WaitedTooLong
@@ -248,6 +248,9 @@ def _hook_sync(done: Hardening) -> None:
         if done.pid != os.getpid():
             _renew_after_fork(done)
         call = _begin(done, operation_name, api_params)
+        if call is not None and call.policy.hedge and _is_body_for_the_caller(operation_name):
+            answer, call = hedged.answer_in_threads(client, call, api_params)
+            return splice.Spliced(client, call, api_params).begin(answer)
         token = _call.set(call)
         try:
             answer = _checked(call, make_api_call(operation_name, api_params))
@@ -323,6 +326,9 @@ def _hook_async(done: Hardening) -> None:
         if done.pid != os.getpid():
             _refuse_after_fork()
         call = _begin(done, operation_name, api_params)
+        if call is not None and call.policy.hedge and _is_body_for_the_caller(operation_name):
+            answer, call = await hedged.answer_in_tasks(client, call, api_params)
+            return await splice.AioSpliced(client, call, api_params).begin(answer)
         token = _call.set(call)
         try:
             answer = _checked(call, await make_api_call(operation_name, api_params))

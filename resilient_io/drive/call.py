@@ -215,11 +215,22 @@ class Call:
         """Note that a part of the answer's body arrived: the faults so far are forgotten, the deadline runs anew."""
         self._machine.on_progress(self._runtime.clock.now())
 
+    def take_over(self, operation: Operation) -> None:
+        """Go on as the request whose answer is used, for `operation` and with all attempts of the policy but this one.
+
+        It was the second one of a hedged read, which has one attempt.
+        """
+        now = self._runtime.clock.now()
+        self.operation = operation
+        self._machine = AttemptMachine(self.policy, now)
+        self._machine.on_send(now)
+
     def unverified(self) -> None:
         """Note that the body came without a length and a checksum: nobody can tell whether it is whole."""
-        self._runtime.gate.tally_of(self.path, self.policy).unverified += 1
+        gate, now = self._runtime.gate, self._runtime.clock.now()
+        with gate.locked():
+            gate.lane_of(self.path, self.policy, now).leaf.tally.unverified += 1
         if events.listening():
-            now = self._runtime.clock.now()
             events.emit(events.BodyUnverified(at_s=now, scope=str(self.path), operation=self.name, path=self._place()))
 
     def close(self) -> None:
@@ -284,7 +295,7 @@ class Call:
             request_id=verdict.request_id,
             reason=reason,
         )
-        if verdict.kind in _HIDES_THE_TRUTH:
+        if verdict.kind in _HIDES_THE_TRUTH and not self.operation.is_hedge:
             _log.warning("gave up: %s", GaveUp(self.give_up, RuntimeError()))
             if events.listening():
                 events.emit(

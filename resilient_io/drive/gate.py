@@ -34,7 +34,7 @@ from resilient_io.control.charging import Outcome as Outcome
 from resilient_io.control.scopes import ScopePath, label
 from resilient_io.coordinate.sharing import Sharing
 from resilient_io.drive.clock import Clock
-from resilient_io.drive.scope import Lane, Level, ScopeTable, Tally, Waiter
+from resilient_io.drive.scope import Lane, Level, ScopeTable, Waiter
 from resilient_io.drive.waiters import AnyWaiter, TaskWaiter, ThreadWaiter
 from resilient_io.policy import Policy
 
@@ -394,10 +394,9 @@ class Gate:
         with self.locked():
             return self._table.lane(path, policy, self.clock.now()).leaf.budget
 
-    def tally_of(self, path: ScopePath, policy: Policy) -> Tally:
-        """Return the counts of a scope."""
-        with self.locked():
-            return self._table.lane(path, policy, self.clock.now()).leaf.tally
+    def lane_of(self, path: ScopePath, policy: Policy, now: float) -> Lane:
+        """Return the lane of a scope; to be called and looked at with `locked`."""
+        return self._table.lane(path, policy, now)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

@@ -35,6 +35,8 @@ class Operation:
     threads: a copied context copies the reference. What a layer in between swallows is still in it
     when the call ends.
 
+    An `is_hedge` operation is a read that is sent a second time: where it fails, the first one goes on.
+
     `home` is the task that made the operation and will end it; most send nothing from any other one.
     """
 
@@ -42,6 +44,7 @@ class Operation:
     surface: Surface
     overlay: Mapping[str, object] | None = None
     bulk: bool = False
+    is_hedge: bool = False
     home: asyncio.Task[Any] | None = None
     ledger: list[GaveUp] = field(default_factory=list)
     _others: set[asyncio.Task[Any]] | None = None

@@ -51,6 +51,10 @@ class ScopeReport:
     """Whether the scope is paced now, because it was refused."""
     unverified: int = 0
     """Bodies that came without a length and a checksum, so that nobody can tell whether they are whole."""
+    hedged: int = 0
+    """Reads that were sent a second time because their answer was late (`hedge=True`)."""
+    hedges_won: int = 0
+    """Those of them of which the second request was answered sooner."""
     leaf: bool = True
     """Whether requests are counted here first; False for the buckets and stores above, which sum up."""
 
@@ -89,6 +93,7 @@ class Report:
             lines.append(f"... and {len(busiest) - _SHOWN_SCOPES} more")
         lines += [f"{scope.label}: {scope.advice}" for scope in self.hot_prefixes() if scope.advice]
         lines += [f"{scope.label}: {scope.unverified} {_UNVERIFIED}" for scope in leaves if scope.unverified]
+        lines += [_hedged(scope) for scope in leaves if scope.hedged]
         return "\n".join(lines)
 
 
@@ -134,6 +139,8 @@ def _scope_report(level: Level, waiting: int, in_flight: int, leaf: bool) -> Sco
         peak_in_flight=level.peak_in_flight,
         limited=law.is_limited(level.rate),
         unverified=tally.unverified,
+        hedged=tally.hedged,
+        hedges_won=tally.hedges_won,
         leaf=leaf,
     )
 
@@ -149,6 +156,10 @@ def _advice(scope: ScopeReport) -> str:
     if scope.rate_per_s is None:
         return f"{what}, or set rate_per_s or a lower max_concurrency"
     return f"{what}: this one takes about {scope.rate_per_s:.3g} requests a second from this process"
+
+
+def _hedged(scope: ScopeReport) -> str:
+    return f"{scope.label}: {scope.hedged} reads were sent twice, {scope.hedges_won} times the second was sooner"
 
 
 _HEAD = ("scope", "sent", "refused", "suspected", "rate/s", "in flight", "peak", "waiting", "waited s")

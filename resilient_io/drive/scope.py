@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from resilient_io.control import budget, law
 from resilient_io.control.evidence import Blobs, Seen, note
+from resilient_io.control.hedge import Hedging
 from resilient_io.control.scopes import ScopePath
 from resilient_io.coordinate.pace import Pace, ProcessPace
 from resilient_io.coordinate.sharing import ProcessSharing, Sharing
@@ -60,6 +61,8 @@ class Tally:
     waited: int = 0
     waited_s: float = 0.0
     unverified: int = 0
+    hedged: int = 0
+    hedges_won: int = 0
 
     def count(self, outcome: Outcome) -> None:
         """Count a request that did not succeed."""
@@ -96,6 +99,7 @@ class Level:
     told_in_flight: int = 0
     tell_at: float = -math.inf
     blobs: Blobs = field(default_factory=OrderedDict)
+    hedging: Hedging | None = None
     given: MutableSequence[float] = field(default_factory=lambda: [1.0, 0.0])
 
     def tell(self, now: float) -> None:
