@@ -265,9 +265,15 @@ class AsyncStream(_Stream):
     def __aiter__(self) -> AsyncStream:
         return self
 
+    async def fill(self) -> None:
+        """Read the body to its end before anybody asks for it. Raises what ends the download."""
+        while (piece := await self._next()) is not None:
+            self._pieces.append(piece)
+
     async def __anext__(self) -> bytes:
         """Return the next piece; a body that dies is asked for again from there."""
-        piece = await (self._next_of_whole() if self._extent.is_held else self._next())
+        is_held = self._extent.is_held or self._pieces
+        piece = await (self._next_of_whole() if is_held else self._next())
         if piece is None:
             raise StopAsyncIteration
         return piece

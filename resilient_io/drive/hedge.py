@@ -55,6 +55,11 @@ class Hedge:
             _note_limits(self._hedging, lane, now)
             self.delay_s = self._hedging.begin(now)
 
+    @property
+    def own_operation(self) -> Operation | None:
+        """What the first request works for until the read is decided; None outside of any operation."""
+        return self._own
+
     def first_request(self) -> AbstractContextManager[object]:
         """Make what is sent inside the first request, with a ledger of its own until the read is decided."""
         return nullcontext() if self._own is None else made_current(self._own)
@@ -198,6 +203,10 @@ class _Runner(Generic[T]):
         # A daemon: one that hangs in a socket must not hold the end of the program.
         threading.Thread(target=context.run, args=(self._work,), name="resilient-io-hedge", daemon=True).start()
 
+    def is_good(self, judge: Callable[[T], bool]) -> bool:
+        """Say whether it brought an answer that is one."""
+        return self.error is None and judge(self.answer[0])
+
     def _work(self) -> None:
         try:
             self.answer.append(self._ask())
@@ -235,9 +244,14 @@ class _Race(Generic[T]):
 
 
 def first_of_threads(
-    hedge: Hedge, first: Callable[[], T], second: Callable[[], T], *, drop: Callable[[T], object]
+    hedge: Hedge,
+    first: Callable[[], T],
+    second: Callable[[], T],
+    *,
+    drop: Callable[[T], object],
+    is_good: Callable[[T], bool] = lambda _: True,
 ) -> T:
-    """Return the answer that comes first; the one that comes after it goes to `drop`, in its own thread."""
+    """Return the answer that is good first; the one that comes after it goes to `drop`, in its own thread."""
     race: _Race[T] = _Race(drop)
     winner: _Runner[T] | None = None
     try:
@@ -249,14 +263,14 @@ def first_of_threads(
             if hedge.take():
                 runners.append(_Runner(race, second))
             came = _next(race, None)
-        while came is not None and came.error is not None and failed + 1 < len(runners):
+        while came is not None and not came.is_good(is_good) and failed + 1 < len(runners):
             failed += 1
             came = _next(race, None)
         assert came is not None
-        winner = came if came.error is None else primary
-        if winner.error is None:
+        winner = came if came.is_good(is_good) else primary
+        if winner.is_good(is_good):
             hedge.answered()
-        else:
+        elif winner.error is not None:
             hedge.failed()
         if len(runners) > 1:
             hedge.decided(won=winner is not primary)

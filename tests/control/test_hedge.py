@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resilient_io.control import hedge
@@ -31,7 +31,8 @@ def test_quick_answers_are_not_hedged_below_the_floor() -> None:
     assert _seasoned(0.001).begin(0.0) == hedge.FLOOR_S
 
 
-@given(st.lists(st.floats(0.02, 10.0), min_size=200, max_size=900))
+@settings(max_examples=20)
+@given(st.lists(st.floats(0.02, 10.0), min_size=200, max_size=500))
 def test_five_percent_are_later_than_the_delay(latencies_s: list[float]) -> None:
     hedging = Hedging()
     for latency_s in latencies_s:
@@ -51,6 +52,7 @@ def test_the_delay_follows_a_store_that_changes() -> None:
     assert hedging.begin(0.0) == 0.3
 
 
+@settings(max_examples=20)
 @given(st.integers(0, 2**32))
 def test_the_budget_is_never_passed(seed: int) -> None:
     chance, hedging, sent = random.Random(seed), _seasoned(), 0
