@@ -9,7 +9,7 @@ from botocore.exceptions import FlexibleChecksumError, IncompleteReadError
 
 from resilient_io.aws import privates
 from resilient_io.aws.errors import DamagedBody, UnverifiableBody, WrongRangeBody
-from resilient_io.control.span import Told, WrongRange, asked_for, bytes_before, span_of, told_by
+from resilient_io.control.span import WHOLE, Told, WrongRange, asked_for, bytes_before, span_of, told_by
 
 Request = Mapping[str, Any]
 
@@ -40,14 +40,30 @@ class Body:
     """
 
     __slots__ = (
-        "_asked", "_at_most_bytes", "_before_bytes", "_check", "_checks", "_end", "_etag", "_is_first", "_limit_bytes",
+        "_asked",
+        "_at_most_bytes",
+        "_before_bytes",
+        "_check",
+        "_checks",
+        "_end",
+        "_etag",
+        "_limit_bytes",
         "_request",
-        "_skip_bytes", "_strict", "begin", "first_answer", "got_bytes", "is_unverified", "might_be_over",
+        "_skip_bytes",
+        "_strict",
+        "begin",
+        "first_answer",
+        "got_bytes",
+        "is_first",
+        "is_unverified",
+        "might_be_over",
         "size_bytes",
     )  # fmt: skip
 
     first_answer: Mapping[str, Any]
-    """The answer with which the body began; set when there is one."""
+    """The answer with which the body began; where the whole is asked for, with the length of that."""
+    is_first: bool
+    """Whether the last answer is that one."""
 
     def __init__(
         self, request: Request, *, at_most_bytes: int | None = None, etag: str | None = None, strict: bool = False,
@@ -59,7 +75,7 @@ class Body:
         self._etag = etag or request.get("IfMatch")
         self._strict, self._checks = strict, checks
         self._check: tuple[Any, bytes] | None = None
-        self._is_first = True
+        self.is_first = True
         self._end: int | None = None
         self._limit_bytes: int | None = None
         self._skip_bytes = self._before_bytes = self.begin = self.got_bytes = 0
@@ -79,11 +95,11 @@ class Body:
         """Look at what an answer says it brings. Raises Changed, WrongRangeBody and UnverifiableBody."""
         self._must_be_same_version(answer)
         self._before_bytes = self.got_bytes
-        self._is_first = not self.is_begun()
+        self.is_first = not self.is_begun()
         length_bytes = answer.get("ContentLength")
         try:
             told = told_by(answer.get("ContentRange"), length_bytes, _status_of(answer))
-            if self._is_first:
+            if self.is_first:
                 self._begin_with(answer, told)
             elif self._end is None and told.size is not None:
                 # A later answer tells what the first did not.
@@ -100,6 +116,8 @@ class Body:
         if told.end is None and check is None and not told.is_range:
             self._has_no_length()
         self.first_answer = answer
+        if self._asked is WHOLE and span.end != answer.get("ContentLength"):
+            self.first_answer = {**answer, "ContentLength": span.end}
         self.begin, self._end, self.size_bytes = span.begin, span.end, told.size
         self._limit_bytes = span.limit_bytes
         is_read_whole = told.begin == span.begin and told.end == span.end and self._is_wanted_whole()
@@ -124,7 +142,7 @@ class Body:
         if wanted is not None and len(piece) > wanted - self.got_bytes:
             piece = piece[: wanted - self.got_bytes]
         self.got_bytes += len(piece)
-        if self._check is not None and not self._is_first:
+        if self._check is not None and not self.is_first:
             self._check[0].update(piece)
         return piece
 
@@ -174,7 +192,7 @@ class Body:
         return self._limit_bytes is not None and self.got_bytes >= self._limit_bytes
 
     def _compare(self) -> None:
-        if self._check is None or self._is_first or (self._end is not None and not self.has_all()):
+        if self._check is None or self.is_first or (self._end is not None and not self.has_all()):
             return
         checksum, expected = self._check
         if checksum.digest() != expected:

@@ -13,6 +13,7 @@ from resilient_io import policy as policies
 from resilient_io.aws import faults, hedged, privates
 from resilient_io.aws.body import Body, Changed, Request, Sink
 from resilient_io.aws.errors import StalledBody
+from resilient_io.classify.fault import FaultKind
 from resilient_io.control.stall import Meter
 from resilient_io.drive import stall
 from resilient_io.drive.operation import BodyHold, body_held, current
@@ -23,6 +24,7 @@ from resilient_io.policy import Policy
 # The most that one read takes; it brings what is there, which is less.
 _PIECE_BYTES: Final = 2**18
 _NOT_THERE: Final = 416
+_OF_THE_SINK: Final = frozenset({FaultKind.FATAL, FaultKind.CLIENT_BUG})
 
 
 async def read(
@@ -38,7 +40,8 @@ async def read(
     """Fill the sink with the body of a GET and return its first answer; a body that dies goes on where it stopped.
 
     The permit is held until the body is read, and headers and body share the policy's attempts; what came forgets the
-    faults before it. Raises Changed if the object is no longer the version that it began with (or `etag`).
+    faults before it. `on_answer` is given each answer before its body. Raises Changed if the object is no longer the
+    version that it began with (or `etag`).
     """
     policy = _policy_of(fs)
     body = Body(request, at_most_bytes=at_most_bytes, etag=etag, strict=policy.verify == "strict")
@@ -55,10 +58,8 @@ async def read(
                 if body.might_be_over and _status_of(error) == _NOT_THERE:
                     break
                 raise
-            if on_answer is not None:
-                on_answer(answer)
             try:
-                if await _pour(body, answer, sink, meter):
+                if await _pour(body, answer, sink, meter, on_answer):
                     break
                 continue
             except Exception as error:
@@ -99,11 +100,19 @@ async def _raced(fs: Any, request: Request, policy: Policy, hold: BodyHold, *, r
     )
 
 
-async def _pour(body: Body, answer: Mapping[str, Any], sink: Sink, meter: Meter) -> bool:
+async def _pour(
+    body: Body,
+    answer: Mapping[str, Any],
+    sink: Sink,
+    meter: Meter,
+    on_answer: Callable[[Mapping[str, Any]], None] | None,
+) -> bool:
     """Read the body of `answer` to its end; say whether that is all. Raises what the body died of."""
     stream = answer["Body"]
     try:
         body.accept(answer)
+        if on_answer is not None:
+            on_answer(body.first_answer if body.is_first else answer)
         watch = stall.Watch(meter, getattr(privates.raw_of(stream), "content", None), stream.close)
         try:
             await _read_pieces(body, answer, sink, watch)
@@ -140,14 +149,20 @@ def _status_of(error: ClientError) -> int | None:
 
 
 def _after_a_dead_body(hold: BodyHold, body: Body, error: Exception) -> float | None:
-    """Return the delay before the body is asked for again; None (switched off) leaves the error as it is."""
+    """Return the delay before the body is asked for again; None leaves the error as it is.
+
+    That is one of the program, or of the disk that the bytes go to, or the library is switched off.
+    """
     call = hold.call
     if call is None or isinstance(error, (GaveUp, Changed)):
+        return None
+    verdict = faults.verdict_of_error(error, "GetObject")
+    if verdict.kind in _OF_THE_SINK:
         return None
     hold.free()
     if body.has_progressed:
         call.progressed()
-    call.failed(faults.verdict_of_error(error, "GetObject"))
+    call.failed(verdict)
     delay_s = call.decide()
     if delay_s is None:
         raise call.gave_up(error) from error

@@ -8,8 +8,8 @@ caller reads it.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NoReturn, Protocol
 
 from botocore.exceptions import ClientError, ReadTimeoutError, ResponseStreamingError
 from botocore.response import StreamingBody
@@ -30,13 +30,31 @@ _CHANGED: Final = 412
 _NOT_THERE: Final = 416
 
 
+class Part(Protocol):
+    """A body that is part of something larger, which holds its permit until it is read."""
+
+    @property
+    def hold(self) -> BodyHold:
+        """Where the permit is."""
+
+    def run(self, ask: Callable[[], Any], /) -> Any:
+        """Ask for the rest, in the context that it belongs to."""
+
+    def over(self) -> None:
+        """Give the permit back: the answer is read, or is not read on."""
+
+    def raised(self, error: Exception, /) -> Exception:
+        """Return what is raised for the error that ends the body."""
+
+
 class _Splice:
     """What the sync and the async form share: one body over its answers."""
 
-    def __init__(self, client: Any, call: Call, request: Request) -> None:
+    def __init__(self, client: Any, call: Call, request: Request, part: Part | None = None) -> None:
         self._client = client
         self._call = call
-        self._hold = BodyHold(machine=call.machine, call=call)
+        self._part = part
+        self._hold = part.hold if part is not None else BodyHold(machine=call.machine, call=call)
         self._body = Body(request, strict=call.policy.verify == "strict", checks=False)
         self._meter = stall.meter_of(call.policy)
         self._raw: Any = None
@@ -73,11 +91,18 @@ class _Splice:
         self._is_over = self._body.end()
         if self._is_over:
             self._raw.close()  # a store that ignores Range sends more than is read
+        self._release()
         return self._is_over
+
+    def _release(self) -> None:
+        """Give back the permit of a body that is held: its answer is not read on."""
+        if self._part is not None:
+            self._part.over()
 
     def _died(self, error: Exception) -> float:
         """Return the delay before the rest is asked for; raise if there are no attempts left for it."""
         call = self._call
+        self._release()
         if self._body.has_progressed:
             call.progressed()
         call.failed(faults.verdict_of_error(error, "GetObject"))
@@ -95,6 +120,8 @@ class _Splice:
             gave_up = call.gave_up(seen)
             if call.operation.surface is Surface.FILESYSTEM:
                 raise gave_up from error
+            if self._part is not None:
+                raise self._part.raised(seen) from error
         if seen is error:
             raise error
         raise seen from error
@@ -148,17 +175,19 @@ class Spliced(_Splice, io.RawIOBase):
 
     def read(self, amt: int | None = None, **_: Any) -> bytes:
         """Return `amt` bytes, fewer at the end only; all that is left without it."""
-        if amt is not None and amt >= 0:
-            piece = self._next(amt) if amt else b""
-            if len(piece) == amt or not piece:
-                return piece
-            pieces, missing = [piece], amt - len(piece)
-        else:
-            pieces, missing = [], None
-        while missing != 0 and (piece := self._next(missing or _PIECE_BYTES)):
+        if amt is None or amt < 0:
+            pieces = []
+            while piece := self._next(_PIECE_BYTES):
+                pieces.append(piece)
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        piece = self._next(amt) if amt else b""
+        if len(piece) == amt or not piece or self._body.has_all():
+            return piece
+        pieces, missing = [piece], amt - len(piece)
+        while missing and not self._body.has_all() and (piece := self._next(missing)):
             pieces.append(piece)
-            missing = None if missing is None else missing - len(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            missing -= len(piece)
+        return b"".join(pieces)
 
     def read1(self, amt: int | None = None, **_: Any) -> bytes:
         """Return what comes next, at most `amt` bytes."""
@@ -183,6 +212,8 @@ class Spliced(_Splice, io.RawIOBase):
     def close(self) -> None:
         """Close the answer; nothing is read after that."""
         self._is_over = True
+        if self.__dict__.get("_part") is not None:
+            self._release()
         raw = self.__dict__.get("_raw")
         if raw is not None:
             raw.close()
@@ -227,12 +258,20 @@ class Spliced(_Splice, io.RawIOBase):
 
     def _ask(self) -> dict[str, Any]:
         try:
-            with made_current(self._call.operation), self._hold:
-                answer: dict[str, Any] = self._client.get_object(**self._body.next_request())
-                return answer
+            answer: dict[str, Any] = self._ask_here() if self._part is None else self._part.run(self._ask_here)
+            return answer
         except BaseException:
             self._is_over = True
             raise
+
+    def _ask_here(self) -> Any:
+        with made_current(self._call.operation), self._hold as hold:
+            answer = self._client.get_object(**self._body.next_request())
+            permit = None
+            if self._part is not None:
+                permit, hold.permit = hold.permit, None
+        hold.permit = permit
+        return answer
 
 
 # -- async -------------------------------------------------------------------------------------------

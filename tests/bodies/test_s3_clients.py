@@ -14,6 +14,7 @@ from typing import Any
 import aiobotocore.session
 import boto3
 import pytest
+from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import BotoCoreError, ClientError, FlexibleChecksumError
 from botocore.response import StreamingBody
 
@@ -319,3 +320,36 @@ def test_switched_off_it_is_stock(store: OddStore, running: tuple[OddStore, Clie
     body = rio.harden(running[1]._sync, {"enabled": False}).get_object(**WHERE)["Body"]
     assert type(body._raw_stream).__module__.startswith("urllib3")
     body.close()
+
+
+# -- boto3's managed downloads -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["wrong", "short", "ignored", "dies", "stalls"])
+def test_a_managed_download_brings_no_other_bytes(
+    store: OddStore, running: tuple[OddStore, Clients], idle: Callable[[], bool], fault: str
+) -> None:
+    """Each part is asked for by range: the whole object in its place would be written over the other parts."""
+    faulty: dict[str, Callable[[Ask], Reply]] = {
+        "wrong": lambda ask: told(store, 7, 7 + ask.end - ask.first),
+        "short": lambda ask: told(store, ask.first, ask.first + 500),
+        "ignored": lambda ask: Reply(
+            headers={"ETag": store.etag, "Content-Length": str(len(DATA))}, pieces=[DATA]
+        ),
+        "dies": lambda ask: _cut(store.sound(ask), [DATA[ask.first : ask.first + 1000]]),
+        "stalls": lambda ask: _cut(store.sound(ask), [DATA[ask.first : ask.first + 1000], 30.0]),
+    }  # fmt: skip
+
+    out = io.BytesIO()
+    policy = {**POLICY, "min_throughput_bytes_per_s": 50_000, "stall_window_s": 0.1, "max_attempts": 6}
+    client = rio.harden(running[1]._sync, policy)
+    parts = TransferConfig(multipart_threshold=100_000, multipart_chunksize=100_000, max_concurrency=2)
+    store.how = lambda ask: faulty[fault](ask) if ask.number % 3 == 1 else None
+    client.download_fileobj("b", "train/000001", out, Config=parts)
+    assert out.getvalue() == DATA
+    assert idle()
+
+
+def _cut(reply: Reply, pieces: list[bytes | float]) -> Reply:
+    reply.pieces = pieces
+    return reply
