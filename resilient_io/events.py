@@ -72,7 +72,35 @@ class OperationGaveUp:
     record: GiveUp
 
 
-Event = AttemptFailed | RetryScheduled | LimitChanged | PermitWaited | OperationGaveUp
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodyUnverified:
+    """A body was handed on that came without a length and a checksum: nobody can tell whether it is whole.
+
+    `path` is the URL of the object. With `verify="strict"` such a body is an error instead.
+    """
+
+    at_s: float
+    scope: str
+    operation: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadHedged:
+    """A read was sent a second time after `after_s` seconds; `won` says whether the second request was the sooner.
+
+    `elapsed_s` is what the read took until its first answer.
+    """
+
+    at_s: float
+    scope: str
+    operation: str
+    after_s: float
+    elapsed_s: float
+    won: bool
+
+
+Event = AttemptFailed | RetryScheduled | LimitChanged | PermitWaited | OperationGaveUp | BodyUnverified | ReadHedged
 
 
 class Observer(Protocol):

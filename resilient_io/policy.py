@@ -190,13 +190,31 @@ class Policy:
     first refusal on; one that is wrong costs refusals or time, never an operation.
     """
     hedge: bool = _field(False, _boolean)
-    """Whether a slow read is sent twice; not available in this version, default False."""
+    """Whether a read whose answer is late is sent a second time, and the sooner answer taken; default False.
+
+    After the scope's own 95th percentile of at least 200 answers, at least 20 ms; at most 5 % more requests with a
+    burst of 10, and none while the scope, or one above it, is limited, and for 60 s after. It costs each read a task or
+    a thread.
+    """
     min_throughput_bytes_per_s: float = _field(1024.0, _number(0))
-    """Bytes per second below which a body counts as stalled; only the default 1024 in this version."""
+    """Bytes per second below which a body counts as stalled; >= 0 (0: never), default 1024.
+
+    Such a body is ended and goes on from the next byte, as one that died does. A socket's timeout begins anew with each
+    byte and never ends a body that trickles.
+    """
     stall_window_s: float = _field(30.0, _number(0, above=True))
-    """Seconds over which that throughput is measured; only the default 30 in this version."""
+    """Seconds of waiting for a body over which that throughput is measured; > 0, default 30.
+
+    AWS's own transfer library (CRT) takes 30 s too. A silence is a stall when it has lasted for one to two windows.
+    """
     verify: Literal["auto", "strict"] = _field("auto", _one_of("auto", "strict"))
-    """How bodies are checked; only "auto" (lengths and ranges) in this version."""
+    """How bodies are checked; default "auto", in the preset "checkpoint" "strict".
+
+    Both count each body against its length, its range and its version, and compare the checksums that the SDK asks for
+    over all answers that make a body. A body with neither a length nor a checksum is an event and a line of the report
+    under "auto", and an error under "strict"; "strict" also compares the MD5 that Azure keeps of a whole blob (about
+    1.5 ms a MiB).
+    """
     enabled: bool = _field(True, _boolean)
     """Whether the library does anything; False passes every call through. Default True."""
 
@@ -238,8 +256,6 @@ def _require_cluster(redis_url: str | None) -> None:
 
 _CHECKS: dict[str, Check] = {f.name: f.metadata["check"] for f in dataclasses.fields(Policy)}
 _DEFAULTS: dict[str, object] = {f.name: f.default for f in dataclasses.fields(Policy)}
-# Fields that are fixed by the design and that nothing reads yet. Silence would be a false promise.
-_NOT_YET = frozenset({"hedge", "min_throughput_bytes_per_s", "stall_window_s", "verify"})
 _PRESETS: dict[str, dict[str, Any]] = {
     "training": {},
     "checkpoint": {
@@ -247,6 +263,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "max_attempts": 10,
         "max_throttle_attempts": 100,
         "max_concurrency": 32,
+        "verify": "strict",
     },
 }
 
@@ -257,8 +274,6 @@ def _checked(name: str, check: Check, value: object) -> object:
     except ValueError as error:
         hint = "; write the number without quotes" if _is_quoted_number(value) else ""
         raise ValueError(f"{name} must be {error}, not {_shown(name, value)}{hint}") from None
-    if name in _NOT_YET and kept != _DEFAULTS[name]:
-        raise ValueError(f"{name}={value!r} is not available in this version; leave it at {_DEFAULTS[name]!r}")
     return kept
 
 

@@ -1,22 +1,17 @@
-"""One body of a GET over all the requests that it takes: lengths, ranges and versions are checked here."""
+"""One body of a GET over all the requests that it takes: lengths, ranges, versions and checksums are looked at here."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from botocore.exceptions import FlexibleChecksumError, IncompleteReadError
 
-Request = Mapping[str, Any]
-Extent = tuple[int, int, int]
+from resilient_io.aws import privates
+from resilient_io.aws.errors import DamagedBody, UnverifiableBody, WrongRangeBody
+from resilient_io.control.span import WHOLE, Told, WrongRange, asked_for, bytes_before, span_of, told_by
 
-# A body up to this size is read in one step, which is the cheapest. A larger one is read in pieces, so that it goes on
-# where it died.
-_ONE_STEP_BYTES: Final = 2**20
-_PIECE_BYTES: Final = 2**18
-_RANGE: Final = re.compile(r"bytes=(\d*)-(\d*)")
-_CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+Request = Mapping[str, Any]
 
 
 class Changed(Exception):
@@ -34,148 +29,198 @@ class Sink(Protocol):
 
 
 class Body:
-    """One body over the requests that it takes: what came of it, and what has still to be asked for.
+    """How far one body has come, and what has still to be asked for; it reads nothing itself.
 
-    An answer without a length may have ended early, which nobody would notice: such a body is over
-    when a request for what follows brings nothing (`might_be_over`).
+    An answer without a length may have ended early, which nobody would notice: such a body is over when its checksum
+    says so, or when a request for what follows brings nothing (`might_be_over`). With `strict` such an answer is none
+    unless there is a checksum.
+
+    Where `checks`, the checksum of the first answer is compared over all the pieces, because the SDK compares it only
+    where one answer brought all.
     """
 
     __slots__ = (
-        "_answer", "_at_most_bytes", "_begin", "_end", "_etag", "_got_bytes", "_request", "_sink", "might_be_over",
+        "_asked",
+        "_at_most_bytes",
+        "_before_bytes",
+        "_check",
+        "_checks",
+        "_end",
+        "_etag",
+        "_limit_bytes",
+        "_request",
+        "_skip_bytes",
+        "_strict",
+        "begin",
+        "first_answer",
+        "got_bytes",
+        "is_first",
+        "is_unverified",
+        "might_be_over",
+        "size_bytes",
     )  # fmt: skip
 
-    def __init__(self, request: Request, sink: Sink, at_most_bytes: int | None, etag: str | None) -> None:
+    first_answer: Mapping[str, Any]
+    """The answer with which the body began; where the whole is asked for, with the length of that."""
+    is_first: bool
+    """Whether the last answer is that one."""
+
+    def __init__(
+        self, request: Request, *, at_most_bytes: int | None = None, etag: str | None = None, strict: bool = False,
+        checks: bool = True,
+    ) -> None:  # fmt: skip
         self._request = request
-        self._sink = sink
+        self._asked = asked_for(request.get("Range"), is_part="PartNumber" in request)
         self._at_most_bytes = at_most_bytes
         self._etag = etag or request.get("IfMatch")
-        self._answer: Mapping[str, Any] | None = None
-        self._begin = 0
+        self._strict, self._checks = strict, checks
+        self._check: tuple[Any, bytes] | None = None
+        self.is_first = True
         self._end: int | None = None
-        self._got_bytes = 0
-        self.might_be_over = False
-
-    @property
-    def first_answer(self) -> Mapping[str, Any]:
-        """The answer with which the body began."""
-        assert self._answer is not None
-        return self._answer
+        self._limit_bytes: int | None = None
+        self._skip_bytes = self._before_bytes = self.begin = self.got_bytes = 0
+        self.might_be_over = self.is_unverified = False
+        self.size_bytes: int | None = None
 
     def next_request(self) -> Request:
         """Return the request, or one for the rest of the body in the version that it began with."""
-        first = self._answer
-        if first is None or not (self._got_bytes or self.might_be_over):
+        if not self.is_begun():
             return self._request
-        same_version = {"IfMatch": first["ETag"]} if first.get("ETag") else {}
-        last = "" if self._end is None else self._end - 1
-        return {**self._request, **same_version, "Range": f"bytes={self._begin + self._got_bytes}-{last}"}
+        etag = self.first_answer.get("ETag")
+        request = {**self._request, "Range": f"bytes={self.begin + self.got_bytes}-{self._last()}"}
+        request.pop("PartNumber", None)
+        return {**request, "IfMatch": etag} if etag else request
 
-    async def read(self, answer: Mapping[str, Any]) -> bool:
-        """Read the body of `answer` to its end; say whether that is all. Raises what the body died of."""
-        before_bytes = self._got_bytes
+    def accept(self, answer: Mapping[str, Any]) -> None:
+        """Look at what an answer says it brings. Raises Changed, WrongRangeBody and UnverifiableBody."""
+        self._must_be_same_version(answer)
+        self._before_bytes = self.got_bytes
+        self.is_first = not self.is_begun()
+        length_bytes = answer.get("ContentLength")
         try:
-            self._must_be_same_version(answer)
-            extent = extent_of(answer)
-            if self._answer is None or not (self._got_bytes or self.might_be_over):
-                self._answer = answer
-                self._begin, self._end = _span(self._request, answer, extent)
-            elif self._end is None and extent is not None:
+            told = told_by(answer.get("ContentRange"), length_bytes, _status_of(answer))
+            if self.is_first:
+                self._begin_with(answer, told)
+            elif self._end is None and told.size is not None:
                 # A later answer tells what the first did not.
-                self._answer = {**self._answer, "ContentLength": extent[2]}
-                self._end = _span(self._request, self._answer, None)[1]
-            await self._pour(answer, self._bytes_to_skip(extent))
-            length_known = self._is_complete()
-        finally:
-            answer["Body"].close()
-        over = length_known or (self.might_be_over and self._got_bytes == before_bytes)
+                self.first_answer = {**self.first_answer, "ContentLength": told.size}
+                self._end = span_of(self._asked, told).end
+            self._skip_bytes = bytes_before(told, self.begin + self.got_bytes)
+        except WrongRange as error:
+            raise WrongRangeBody(error=error) from None
+
+    def _begin_with(self, answer: Mapping[str, Any], told: Told) -> None:
+        span = span_of(self._asked, told)
+        bytes_before(told, span.begin)
+        check = privates.checksum_of(answer.get("Body"))
+        if told.end is None and check is None and not told.is_range:
+            self._has_no_length()
+        self.first_answer = answer
+        if self._asked is WHOLE and span.end != answer.get("ContentLength"):
+            self.first_answer = {**answer, "ContentLength": span.end}
+        self.begin, self._end, self.size_bytes = span.begin, span.end, told.size
+        self._limit_bytes = span.limit_bytes
+        is_read_whole = told.begin == span.begin and told.end == span.end and self._is_wanted_whole()
+        self._check = check if self._checks and is_read_whole else None
+
+    def _is_wanted_whole(self) -> bool:
+        most = self._at_most_bytes
+        return most is None or self._end is None or self._end - self.begin <= most
+
+    def _has_no_length(self) -> None:
+        if self._strict:
+            raise UnverifiableBody(error="the answer has no length and no checksum")
+        self.is_unverified = True
+
+    def take(self, piece: bytes) -> bytes:
+        """Count a piece; return what of it belongs to the body and is new."""
+        if self._skip_bytes:
+            kept = piece[self._skip_bytes :]
+            self._skip_bytes = max(0, self._skip_bytes - len(piece))
+            piece = kept
+        wanted = self.wanted_bytes
+        if wanted is not None and len(piece) > wanted - self.got_bytes:
+            piece = piece[: wanted - self.got_bytes]
+        self.got_bytes += len(piece)
+        if self._check is not None and not self.is_first:
+            self._check[0].update(piece)
+        return piece
+
+    @property
+    def missing_bytes(self) -> int | None:
+        """How many bytes of this answer have still to be read; None: until nothing comes."""
+        wanted = self.wanted_bytes
+        return None if wanted is None else self._skip_bytes + wanted - self.got_bytes
+
+    @property
+    def wanted_bytes(self) -> int | None:
+        """How many bytes the whole body has to bring; None if nobody says it."""
+        length_bytes = self._limit_bytes if self._end is None else max(0, self._end - self.begin)
+        if length_bytes is None or self._at_most_bytes is None:
+            return self._at_most_bytes if length_bytes is None else length_bytes
+        return min(length_bytes, self._at_most_bytes)
+
+    @property
+    def has_progressed(self) -> bool:
+        """Whether the last answer brought any byte that is kept."""
+        return self.got_bytes > self._before_bytes
+
+    def has_all(self) -> bool:
+        """Say whether as many bytes came as the body is known to have."""
+        wanted = self.wanted_bytes
+        return wanted is not None and self.got_bytes >= wanted
+
+    def end(self) -> bool:
+        """Say at the end of an answer's body whether that is all, as far as anybody tells. Raises if bytes are missing.
+
+        A proxy can end a body early and cleanly.
+        """
+        self._compare()
+        wanted = self.wanted_bytes
+        if self._end is not None and wanted is not None:
+            if self.got_bytes < wanted:
+                raise IncompleteReadError(actual_bytes=self.got_bytes, expected_bytes=wanted)
+            return True
+        # A checksum that does not fit has raised by now: the SDK compares that of a body which it read to its end.
+        checked = self._check is not None and not self.has_all()  # else there may be more of it
+        over = checked or self._has_limit() or (self.might_be_over and not self.has_progressed)
         self.might_be_over = not over
         return over
 
-    def died(self, error: Exception) -> None:
-        """Forget what came if it was wrong; else the next request goes on behind it."""
-        if isinstance(error, FlexibleChecksumError):
-            self._sink.clear()
-            self._got_bytes = 0
-            self.might_be_over = False
+    def _has_limit(self) -> bool:
+        """Say whether all came that was asked for, of an object of unknown length."""
+        return self._limit_bytes is not None and self.got_bytes >= self._limit_bytes
+
+    def _compare(self) -> None:
+        if self._check is None or self.is_first or (self._end is not None and not self.has_all()):
+            return
+        checksum, expected = self._check
+        if checksum.digest() != expected:
+            raise DamagedBody(error_msg="the checksum of the body is not the one that the service says")
+
+    def died(self, error: Exception) -> bool:
+        """Forget what came if it was wrong, and say so; else the next request goes on behind it."""
+        if not isinstance(error, FlexibleChecksumError):
+            return False
+        self._before_bytes = self.got_bytes = 0
+        self.might_be_over = False
+        return True
+
+    def is_begun(self) -> bool:
+        """Say whether the next request is one for the rest."""
+        return bool(self.got_bytes or self.might_be_over)
+
+    def _last(self) -> int | str:
+        if self._end is None:
+            return "" if self._limit_bytes is None else self.begin + self._limit_bytes - 1
+        return self._end - 1
 
     def _must_be_same_version(self, answer: Mapping[str, Any]) -> None:
-        first = self._answer if self._got_bytes else None
-        wanted = first.get("ETag") if first is not None else self._etag
+        wanted = self.first_answer.get("ETag") if self.is_begun() else self._etag
         found = answer.get("ETag")
         if wanted and found and wanted != "*" and wanted.strip('"') != found.strip('"'):
             raise Changed
 
-    def _bytes_to_skip(self, extent: Extent | None) -> int:
-        """Return how many bytes come too many in front: a store may ignore Range and send the whole object."""
-        starts_at = self._begin + self._got_bytes
-        if extent is None:
-            return starts_at
-        if extent[0] != starts_at:
-            raise OSError(f"asked for the bytes from {starts_at} on and got those from {extent[0]} on")
-        return 0
 
-    async def _pour(self, answer: Mapping[str, Any], skip: int) -> None:
-        body, length_bytes, wanted = answer["Body"], answer.get("ContentLength"), self._wanted_bytes()
-        missing = None if wanted is None else skip + wanted - self._got_bytes
-        # A checksum is compared when the end is read, so a body that is wanted whole is read until nothing comes.
-        whole = length_bytes is None or missing is None or length_bytes <= missing
-        if whole and length_bytes is not None and length_bytes <= _ONE_STEP_BYTES:
-            self._take((await body.read())[skip:], wanted)
-            return
-        while whole or missing:
-            piece = await body.read(_PIECE_BYTES if whole or missing is None else min(_PIECE_BYTES, missing))
-            if not piece:
-                return
-            self._take(piece[skip:], wanted)
-            skip = max(0, skip - len(piece))
-            missing = None if missing is None else max(0, missing - len(piece))
-
-    def _take(self, piece: bytes, wanted: int | None) -> None:
-        if wanted is not None and len(piece) > wanted - self._got_bytes:
-            piece = piece[: wanted - self._got_bytes]
-        if piece:
-            self._sink.append(piece)
-            self._got_bytes += len(piece)
-
-    def _wanted_bytes(self) -> int | None:
-        """Return how many bytes the whole body has to bring; None if nobody says it."""
-        if self._end is None:
-            return self._at_most_bytes
-        length_bytes = max(0, self._end - self._begin)
-        return length_bytes if self._at_most_bytes is None else min(length_bytes, self._at_most_bytes)
-
-    def _is_complete(self) -> bool:
-        """Say whether all bytes came, as far as anybody told their number; raise if fewer did.
-
-        A proxy can end a body early and cleanly.
-        """
-        expected = self._wanted_bytes()
-        if self._end is None or expected is None:
-            return False
-        if self._got_bytes < expected:
-            raise IncompleteReadError(actual_bytes=self._got_bytes, expected_bytes=expected)
-        return True
-
-
-def extent_of(answer: Mapping[str, Any]) -> Extent | None:
-    """Return the first byte, the byte after the last, and the object's size, if the answer is a range of it."""
-    text = answer.get("ContentRange")
-    found = _CONTENT_RANGE.fullmatch(text) if text else None
-    return (int(found[1]), int(found[2]) + 1, int(found[3])) if found else None
-
-
-def _span(request: Request, answer: Mapping[str, Any], extent: Extent | None) -> tuple[int, int | None]:
-    """Return the first byte that the request means and the one after its last; None where the end is not known."""
-    length_bytes, asked_for = answer.get("ContentLength"), request.get("Range")
-    asked = _RANGE.fullmatch(asked_for) if asked_for else None
-    if asked is None:
-        return (0, length_bytes) if extent is None else extent[:2]
-    if extent is not None:
-        return (int(asked[1]) if asked[1] else extent[0]), extent[1]
-    if not asked[1]:
-        # The last bytes of an object whose size nobody tells cannot be cut out of it.
-        return (max(0, length_bytes - int(asked[2])) if length_bytes is not None else 0), length_bytes
-    end = int(asked[2]) + 1 if asked[2] else None
-    if length_bytes is None:
-        return int(asked[1]), end
-    return int(asked[1]), length_bytes if end is None else min(end, length_bytes)
+def _status_of(answer: Mapping[str, Any]) -> int:
+    return int((answer.get("ResponseMetadata") or {}).get("HTTPStatusCode", 200))

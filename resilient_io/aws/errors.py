@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from botocore.exceptions import ClientError, ReadTimeoutError
+from botocore.exceptions import (
+    ClientError,
+    FlexibleChecksumError,
+    ReadTimeoutError,
+    ResponseStreamingError,
+)
 
 from resilient_io.classify.fault import FaultKind
+from resilient_io.drive.bodies import Damaged, NotAsAsked, Stalled, Unverifiable
 from resilient_io.drive.call import Call
-from resilient_io.errors import AmbiguousWriteError, GiveUp, message_of
+from resilient_io.errors import AmbiguousWriteError, GiveUp, ObjectChanged, message_of
 
 # What our own first try looks like to our second one.
 _ECHO_STATUSES = (404, 409, 412)
@@ -19,6 +25,42 @@ class WaitedForPermit(ReadTimeoutError):
     """A request that was never sent: its scope did not admit it before the deadline."""
 
     fmt = "The deadline passed before the scope admitted a request to {endpoint_url}"
+
+
+class StalledBody(ResponseStreamingError, Stalled):
+    """A body that was ended because too little of it came."""
+
+
+class WrongRangeBody(ResponseStreamingError, NotAsAsked):
+    """An answer with other bytes than were asked for."""
+
+
+class UnverifiableBody(ResponseStreamingError, Unverifiable):
+    """An answer that nobody could tell from one that was cut short."""
+
+
+class DamagedBody(FlexibleChecksumError, Damaged):
+    """A body that was put together from several answers, and has another checksum than the service says."""
+
+
+class ObjectReplaced(ClientError, ObjectChanged):
+    """The object was replaced while its body was being read: what a store answers to If-Match, and ObjectChanged."""
+
+    def __init__(self, error_response: Any = None, operation_name: str = "GetObject", *, place: str = "") -> None:
+        response: dict[str, Any] = {**(error_response or {})}
+        told = f"{operation_name} {place}: the object was replaced while it was being read".replace(" :", ":")
+        response["Error"] = {**(response.get("Error") or {"Code": "PreconditionFailed"}), "Message": told}
+        response.setdefault("ResponseMetadata", {"HTTPStatusCode": 412})
+        ClientError.__init__(self, response, operation_name)  # type: ignore[arg-type]  # the stub wants a TypedDict
+        self.strerror, self.errno = told, self.default_errno
+        self.record = GiveUp(operation=operation_name, path=place)
+
+    def __reduce__(self) -> Any:
+        return _rebuilt, (self.response, self.operation_name, self.record.path)
+
+
+def _rebuilt(response: Any, operation_name: str, place: str) -> ObjectReplaced:
+    return ObjectReplaced(response, operation_name, place=place)
 
 
 class AmbiguousWriteRefused(ClientError, AmbiguousWriteError):

@@ -11,6 +11,7 @@ from resilient_io.classify import fault_of, judge, judge_answer, key_faults
 from resilient_io.classify.fault import Fault, FaultKind, Verdict
 from resilient_io.classify.operations import is_write, repeat_is_told
 from resilient_io.classify.retry_after import retry_after_s
+from resilient_io.drive.bodies import BodyFault
 
 # An answer that says one of these did not do what was asked for. A key of a bulk delete that may not be deleted
 # (AccessDenied) stays in the answer, as in stock boto3.
@@ -19,6 +20,8 @@ _NO_ANSWER = frozenset({FaultKind.THROTTLED, FaultKind.TRANSIENT, FaultKind.AMBI
 
 def verdict_of_error(error: BaseException, operation: str) -> Verdict:
     """Return what an exception of an attempt means."""
+    if isinstance(error, BodyFault):
+        return error.verdict
     return _judged(fault_of(error, operation=operation), operation, lost_answer=False)
 
 

@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from resilient_io import policy as policies
-from resilient_io.aws import deleting, faults, keys, lost, privates, streams, timestamps, transfer
+from resilient_io.aws import deleting, faults, hedged, keys, lost, privates, splice, streams, timestamps, transfer
 from resilient_io.aws.errors import annotated, unless_an_echo, waited_too_long
 from resilient_io.drive.call import Call
 from resilient_io.drive.gate import WaitedTooLong
-from resilient_io.drive.operation import Operation, Surface, current, made_current
+from resilient_io.drive.operation import Operation, Surface, body_hold, current, made_current
 from resilient_io.drive.runtime import expect, runtime
 from resilient_io.errors import GaveUp, NotForkSafe
 
@@ -220,6 +220,11 @@ def _checked(call: Call | None, answer: Any) -> Any:
     return answer
 
 
+def _is_body_for_the_caller(operation_name: str) -> bool:
+    """Say whether an answer has a body that nobody of ours reads."""
+    return operation_name == "GetObject" and body_hold() is None
+
+
 def _outcome(call: Call, error: Exception) -> Exception:
     """Return the error that the layer above should see."""
     if isinstance(error, GaveUp):
@@ -280,6 +285,9 @@ def _hook_sync(done: Hardening) -> None:
         if done.pid != os.getpid():
             _renew_after_fork(done)
         call = _begin(done, operation_name, api_params)
+        if call is not None and call.policy.hedge and _is_body_for_the_caller(operation_name):
+            answer, call = hedged.answer_in_threads(client, call, api_params)
+            return splice.Spliced(client, call, api_params).begin(answer)
         written = lost.written_by(operation_name, api_params) if call is not None else None
         api_params = streams.from_here(api_params)
         token = _call.set(call)
@@ -287,7 +295,10 @@ def _hook_sync(done: Hardening) -> None:
             answer = make_api_call(operation_name, api_params)
             if call is not None and operation_name == "DeleteObjects":
                 answer = _by_key(call, answer, api_params, make_api_call)
-            return _checked(call, answer)
+            answer = _checked(call, answer)
+            if call is None or not _is_body_for_the_caller(operation_name):
+                return answer
+            return splice.Spliced(client, call, api_params).begin(answer)
         except Exception as error:
             if call is None:
                 raise
@@ -384,6 +395,9 @@ def _hook_async(done: Hardening) -> None:
         if done.pid != os.getpid():
             _refuse_after_fork()
         call = _begin(done, operation_name, api_params)
+        if call is not None and call.policy.hedge and _is_body_for_the_caller(operation_name):
+            answer, call = await hedged.answer_in_tasks(client, call, api_params)
+            return await splice.AioSpliced(client, call, api_params).begin(answer)
         written = lost.written_by(operation_name, api_params) if call is not None else None
         api_params = streams.from_here(api_params)
         token = _call.set(call)
@@ -391,7 +405,10 @@ def _hook_async(done: Hardening) -> None:
             answer = await make_api_call(operation_name, api_params)
             if call is not None and operation_name == "DeleteObjects":
                 answer = await _by_key_async(call, answer, api_params, make_api_call)
-            return _checked(call, answer)
+            answer = _checked(call, answer)
+            if call is None or not _is_body_for_the_caller(operation_name):
+                return answer
+            return await splice.AioSpliced(client, call, api_params).begin(answer)
         except Exception as error:
             if call is None:
                 raise

@@ -7,6 +7,7 @@ so that a new SDK fails at start-up and not in the middle of a run.
 from __future__ import annotations
 
 import asyncio
+import base64
 import functools
 import threading
 from collections.abc import Awaitable, Callable
@@ -145,6 +146,26 @@ def _set_pool(client: Any, connections: int) -> None:
     for inner in (getattr(session, "_sessions", None) or {}).values():
         if hasattr(inner.connector, "_limit"):
             inner.connector._limit = connections
+
+
+def checksum_of(body: Any) -> tuple[Any, bytes] | None:
+    """Return the running checksum of a body that botocore checks, and what it must come to; None for another one."""
+    checksum, expected = getattr(body, "checksum", None), getattr(body, "_expected", None)
+    return (checksum, base64.b64decode(expected)) if checksum is not None and expected is not None else None
+
+
+def raw_of(body: Any) -> Any:
+    """Return the answer of urllib3 or aiohttp below a StreamingBody."""
+    # aiobotocore's bodies were proxies once.
+    return body._raw_stream if hasattr(body, "_raw_stream") else body.__wrapped__
+
+
+def put_raw(body: Any, raw: Any) -> None:
+    """Let a StreamingBody read from `raw`."""
+    if hasattr(body, "_raw_stream"):
+        body._raw_stream = raw
+    else:
+        body.__wrapped__ = raw
 
 
 def forget_connections(client: Any) -> None:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from botocore.exceptions import ClientError
-from s3fs.errors import translate_boto_error
 
-from resilient_io.aws import faults
-from resilient_io.aws.body import Body, Changed, Request, Sink, extent_of
+from resilient_io.aws.body import Changed, Request
+from resilient_io.aws.get import read as _read
 from resilient_io.control.ranges import Span, blocks
+from resilient_io.control.span import told_by
 from resilient_io.drive.first import First, all_or_none
 from resilient_io.drive.landing import Landing, LocalFile, Memory, Shifted, Slot, published
-from resilient_io.drive.operation import BodyHold, body_held
-from resilient_io.drive.runtime import runtime
-from resilient_io.errors import GaveUp
 
 __all__ = ["Changed", "read_first", "read_object", "read_range", "read_span", "read_to_file"]
 
@@ -187,15 +184,11 @@ async def read_first(fs: Any, request: Request, length_bytes: int) -> First:
 
 def _details(path: str, answer: Mapping[str, Any], data: bytes) -> dict[str, Any]:
     """Return what s3fs's `info` would say of the object."""
-    extent = extent_of(answer)
-    if extent is not None:
-        size_bytes = extent[2]
-    else:
-        size_bytes = answer["ContentLength"] if answer.get("ContentLength") is not None else len(data)
+    size_bytes = told_by(answer.get("ContentRange"), answer.get("ContentLength")).size
     return {
         "ETag": answer.get("ETag", ""),
         "LastModified": answer.get("LastModified", ""),
-        "size": size_bytes,
+        "size": len(data) if size_bytes is None else size_bytes,
         "name": path,
         "type": "file",
         "StorageClass": answer.get("StorageClass", "STANDARD"),
@@ -204,69 +197,5 @@ def _details(path: str, answer: Mapping[str, Any], data: bytes) -> dict[str, Any
     }
 
 
-async def _read(
-    fs: Any,
-    request: Request,
-    sink: Sink,
-    *,
-    at_most_bytes: int | None = None,
-    etag: str | None = None,
-    raw_errors: bool = False,
-    on_answer: Callable[[Mapping[str, Any]], None] | None = None,
-) -> Mapping[str, Any]:
-    """Fill the sink with the body of a GET and return its first answer; a body that dies goes on where it stopped.
-
-    The permit is held until the body is read, and headers and body share the policy's attempts.
-    """
-    body = Body(request, sink, at_most_bytes, etag)
-    with body_held() as hold:
-        while True:
-            try:
-                answer = await _answer(fs, body.next_request(), raw_errors=raw_errors or body.might_be_over)
-            except ClientError as error:
-                if body.might_be_over and _status_of(error) == 416:
-                    return body.first_answer
-                raise
-            if on_answer is not None:
-                on_answer(answer)
-            try:
-                if await body.read(answer):
-                    return body.first_answer
-                continue
-            except Exception as error:
-                delay_s = _after_a_dead_body(hold, error)
-                if delay_s is None:
-                    raise
-                body.died(error)
-            await runtime().clock.sleep_async(delay_s)
-
-
-async def _answer(fs: Any, request: Request, *, raw_errors: bool) -> Mapping[str, Any]:
-    """Send one GET as s3fs's `_call_s3` does, without the layers that only its own retries need."""
-    get = (await fs.client_for(request["Bucket"])).get_object
-    try:
-        found: Mapping[str, Any] = await get(**fs.parameters_of(get, request))
-        return found
-    except ClientError as error:
-        if _status_of(error) == 412:
-            raise Changed from error
-        if raw_errors:
-            raise
-        raise translate_boto_error(error) from error
-
-
 def _status_of(error: ClientError) -> int | None:
     return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-
-
-def _after_a_dead_body(hold: BodyHold, error: Exception) -> float | None:
-    """Return the delay before the body is asked for again; None (switched off) leaves the error as it is."""
-    call = hold.call
-    if call is None or isinstance(error, (GaveUp, Changed)):
-        return None
-    hold.free()
-    call.failed(faults.verdict_of_error(error, "GetObject"))
-    delay_s = call.decide()
-    if delay_s is None:
-        raise call.gave_up(error) from error
-    return delay_s

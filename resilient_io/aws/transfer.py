@@ -1,9 +1,8 @@
 """boto3's managed transfers (`upload_file`, `download_file`, `copy`...) as one operation each.
 
 s3transfer does the work in its own threads, which inherit no ContextVar: it is given a view of the
-client that runs each request in a copy of the caller's context. Its own retries count toward the
-policy: it asks for a body that died again from the start of its part, after our backoff and with
-the attempts that are left, and never for one that was given up.
+client that runs each request in a copy of the caller's context. A body that dies goes on below it; what
+was given up reaches it as an error that it does not retry.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import copy
 import functools
 import inspect
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
@@ -21,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore import context as botocore_context
 from botocore.exceptions import BotoCoreError
 
-from resilient_io.aws import faults, privates
-from resilient_io.aws.errors import annotated
+from resilient_io.aws import privates
+from resilient_io.aws.splice import Spliced
+from resilient_io.drive.call import Call
 from resilient_io.drive.operation import BodyHold, Operation, Surface, body_held, entered
-from resilient_io.drive.runtime import runtime
 from resilient_io.errors import message_of
 
 if TYPE_CHECKING:
@@ -50,7 +48,6 @@ class _Transfer:
     begun_at: int
     context: Context | None = None
     holds: set[BodyHold] = field(default_factory=set)
-    dying: dict[int, _Read] = field(default_factory=dict)
 
     def is_lost(self) -> bool:
         """Say whether a part was given up, so that the rest is sent in vain."""
@@ -180,101 +177,48 @@ class View:
         return functools.partial(self._transfer.run, value) if inspect.ismethod(value) else value
 
     def get_object(self, **request: Any) -> Any:
-        """Ask for a body whose permit is held until it is read; one that died a moment ago goes on counting."""
-        transfer = self._transfer
-        read = transfer.dying.pop(threading.get_ident(), None)
-        if read is None or read.request != request:
-            read = _Read(transfer, request)
-        return transfer.run(read.ask, self._client)
+        """Ask for a body that goes on where it dies, and whose permit is held until it is read."""
+        return self._transfer.run(functools.partial(_held_body, self._client, self._transfer, request))
 
 
-@dataclass(slots=True, eq=False)
-class _Read:
-    """One part of a download with all its attempts; s3transfer reads it in one thread, from its start each time."""
+def _held_body(client: Any, transfer: _Transfer, request: Mapping[str, Any]) -> Any:
+    from s3transfer.exceptions import RetriesExceededError
+    from s3transfer.utils import S3_RETRYABLE_DOWNLOAD_ERRORS
+
+    with body_held() as held:
+        try:
+            answer = client.get_object(**request)
+        except S3_RETRYABLE_DOWNLOAD_ERRORS as error:
+            # The attempts are spent, and s3transfer would begin anew.
+            raise RetriesExceededError(error) from error
+        hold = BodyHold(held.permit, held.machine, held.call)
+        held.permit = None
+    if not isinstance(hold.call, Call):
+        return answer  # switched off meanwhile
+    part = _Part(transfer=transfer, hold=hold)
+    transfer.holds.add(hold)
+    return Spliced(client, hold.call, request, part).begin(answer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """One part of a download, as its body sees it: where it runs, where its permit is, and how it ends."""
 
     transfer: _Transfer
-    request: Mapping[str, Any]
-    etag: str | None = None
-    hold: BodyHold | None = None
+    hold: BodyHold
 
-    def ask(self, client: Any) -> Any:
-        """Send the request and return the answer with a body that reports how it ends."""
+    def run(self, ask: Callable[[], Any]) -> Any:
+        """Ask for the rest in the caller's context: s3transfer reads in its own threads."""
+        return self.transfer.run(ask)
+
+    def over(self) -> None:
+        """Give the permit back."""
+        self.transfer.holds.discard(self.hold)
+        self.hold.free()
+
+    def raised(self, error: Exception) -> Exception:
+        """Return what ends the part: s3transfer begins it anew for what it takes for a body that died."""
         from s3transfer.exceptions import RetriesExceededError
         from s3transfer.utils import S3_RETRYABLE_DOWNLOAD_ERRORS
 
-        with body_held() as held:
-            held.machine = self.hold.machine if self.hold is not None else None
-            try:
-                answer = client.get_object(**self._same_version())
-            except S3_RETRYABLE_DOWNLOAD_ERRORS as error:
-                # The attempts are spent, and s3transfer would begin anew.
-                raise RetriesExceededError(error) from error
-            self.hold = hold = BodyHold(held.permit, held.machine, held.call)
-            self.transfer.holds.add(hold)
-            held.permit = None
-        self.etag = answer.get("ETag")
-        return {**answer, "Body": _Body(answer["Body"], self, hold)}
-
-    def _same_version(self) -> Mapping[str, Any]:
-        """Return the request; one that is repeated must not bring bytes of another version."""
-        if self.etag is None or "IfMatch" in self.request or "VersionId" in self.request:
-            return self.request
-        return {**self.request, "IfMatch": self.etag}
-
-    def died(self, error: BaseException) -> None:
-        """Back off after a body that died; raise what s3transfer does not retry if it was the last attempt."""
-        from s3transfer.exceptions import RetriesExceededError
-
-        call = self.hold.call if self.hold is not None else None
-        delay_s = None
-        if call is not None:
-            call.failed(faults.verdict_of_error(error, "GetObject"))
-            delay_s = call.decide()
-        if delay_s is not None:
-            runtime().clock.sleep(delay_s)
-            self.transfer.dying[threading.get_ident()] = self
-            return
-        if call is not None:
-            annotated(error, call)  # type: ignore[arg-type]  # what fills `hold.call` is always a Call
-            call.gave_up(error)
-        raise RetriesExceededError(error) from error
-
-
-class _Body:
-    """A body on its way to s3transfer, which only reads it."""
-
-    __slots__ = ("_body", "_hold", "_read")
-
-    def __init__(self, body: Any, read: _Read, hold: BodyHold) -> None:
-        self._body = body
-        self._read = read
-        self._hold = hold
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._body, name)
-
-    def read(self, amt: int | None = None) -> bytes:
-        """Read as the body does; at its end, and at every error, the permit goes back."""
-        from s3transfer.utils import S3_RETRYABLE_DOWNLOAD_ERRORS
-
-        try:
-            piece: bytes = self._body.read(amt)
-        except S3_RETRYABLE_DOWNLOAD_ERRORS as error:
-            self._free()
-            self._read.died(error)
-            raise
-        except BaseException:
-            self._free()
-            raise
-        if amt is None or (not piece and amt != 0):
-            self._free()
-        return piece
-
-    def close(self) -> None:
-        """Close the body."""
-        self._free()
-        self._body.close()
-
-    def _free(self) -> None:
-        self._read.transfer.holds.discard(self._hold)
-        self._hold.free()
+        return RetriesExceededError(error) if isinstance(error, S3_RETRYABLE_DOWNLOAD_ERRORS) else error

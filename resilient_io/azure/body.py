@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, NoReturn
 
@@ -10,15 +11,21 @@ from azure.core.exceptions import (
     IncompleteReadError,
     ResourceModifiedError,
     ResourceNotFoundError,
+    ServiceResponseTimeoutError,
 )
 
 from resilient_io.azure import errors, faults, privates
-from resilient_io.azure.exchange import Exchange
+from resilient_io.azure.exchange import Exchange, drop
 from resilient_io.azure.extent import Extent, asked_for
+from resilient_io.drive import stall
+from resilient_io.drive.bodies import Stalled
 from resilient_io.drive.operation import BodyHold, Surface
 from resilient_io.drive.runtime import runtime
 from resilient_io.errors import GaveUp, message_of
 
+_NOT_THERE: Final = 416
+# azure-core's own transport reads 4 KiB at a time.
+_LEAST_READ_BYTES: Final = 2**16
 _CLASSES: Final = {404: ResourceNotFoundError, 412: ResourceModifiedError}
 
 Resend = Callable[[Exchange], Any]
@@ -46,8 +53,12 @@ class _Stream:
         self._read = read
         self._http = response.http_response
         self._inner = read(self._http)
-        self._extent = Extent(self._http, asked_for(exchange.request.http_request.headers))
-        self._is_accepted = False
+        policy = exchange.call.policy
+        asked = asked_for(exchange.request.http_request.headers)
+        self._told = exchange.told
+        self._extent = Extent(self._http, asked, self._told, strict=policy.verify == "strict")
+        self._meter = stall.meter_of(policy)
+        self._is_accepted = self._is_told = False
         self._pieces: list[bytes] = []
         self._over = False
         # What the SDK looks at.
@@ -63,25 +74,28 @@ class _Stream:
         self._exchange.call.progressed()
         return self._extent.take(piece)
 
-    def _end(self) -> None:
-        """Give the permit back at the end of the body; raise if it came too early."""
-        if not self._extent.is_complete():
-            raise IncompleteReadError("the body ended before its length was reached")
-        self._over = True
-        self._hold.free()
+    def _end(self) -> bool:
+        """Say at the end of an answer if the body is over, and give its permit back; raise if it came too early."""
+        over = self._extent.end()
+        self._over = over
+        self._drop()
+        if over and self._extent.is_unverified and not self._is_told:
+            self._is_told = True
+            self._exchange.call.unverified()
+        return over
 
     def _drop(self) -> None:
         """Give up the answer that is being read, and its permit."""
         self._hold.free()
-        internal = getattr(self._http, "internal_response", None)
-        if internal is not None:
-            internal.close()
+        drop(self._http)
 
     def _died(self, error: Exception) -> float:
         """Return the delay before the rest is asked for; raise if there are no attempts left for it."""
         self._drop()
         call = self._exchange.call
-        self._pieces.clear()
+        if self._extent.begins_anew or isinstance(error, errors.DamagedBody):
+            self._pieces.clear()
+            self._extent.begin_anew()
         call.failed(faults.verdict_of_error(error, self._exchange.call.judged_as))
         delay_s = call.decide()
         if delay_s is None:
@@ -104,14 +118,17 @@ class _Stream:
 
     def _next_exchange(self) -> Exchange:
         """Return the exchange that asks for what is missing."""
-        if self._extent.begins_anew:
-            self._extent.begin_anew()
+        if not self._extent.got_bytes and not self._extent.might_be_over:
             return self._exchange.part(self._exchange.again())
         return self._exchange.part(self._exchange.rest(*self._extent.rest(), self._extent.etag))
 
     def _goes_on(self, exchange: Exchange, response: Any) -> None:
         """Read on in the answer to the request for the rest."""
         http = response.http_response
+        if http.status_code == _NOT_THERE and self._extent.might_be_over:
+            self._over = True
+            drop(http)
+            return
         if http.status_code >= 300:
             refused = _CLASSES.get(http.status_code, HttpResponseError)(response=http)
             if exchange.call.hides_the_truth():
@@ -119,8 +136,9 @@ class _Stream:
             # The blob is another one now: the SDK asks for the range anew, or finds that it must not.
             self._over = True
             raise refused
-        self._http, self._hold = http, exchange.hold or BodyHold()
+        self._http, self._hold, self._told = http, exchange.hold or BodyHold(), None
         self._inner, self._is_accepted = self._read(http), False
+        self._begin_reading()
         if not self._extent.begins_anew and self._extent.etag != http.headers.get("ETag"):
             self._drop()
             self._over = True
@@ -129,8 +147,23 @@ class _Stream:
     def _accept(self) -> None:
         """Look once at what an answer says it brings."""
         if not self._is_accepted:
-            self._extent.accept(self._http)
+            self._extent.accept(self._http, self._told)
             self._is_accepted = True
+
+    def _begin_reading(self) -> None:
+        """Prepare to read the answer that has come."""
+        raise NotImplementedError
+
+
+def _as_the_sdk_says(error: Exception) -> Exception:
+    """Return what the SDK's own reader makes of an error of urllib3."""
+    if isinstance(error, Stalled):
+        return errors.StalledBody(str(error))
+    if not faults.is_of_the_wire(error):
+        return error
+    # urllib3 says what a read of its socket came to in the cause.
+    kind = ServiceResponseTimeoutError if isinstance(error.__cause__, TimeoutError) else IncompleteReadError
+    return kind(str(error), error=error)
 
 
 def _is_entered(call: Any) -> bool:
@@ -144,13 +177,20 @@ class Stream(_Stream):
     def __init__(self, resend: Resend, *about: Any) -> None:
         super().__init__(*about)
         self._resend = resend
+        self._begin_reading()
+
+    def _begin_reading(self) -> None:
+        raw = getattr(getattr(self._http, "internal_response", None), "raw", None)
+        # An encoded body is decoded by what the SDK reads through, which waits for whole blocks.
+        plain = raw is not None and hasattr(raw, "read") and not self._extent.begins_anew
+        self._reader = stall.Reader(raw, self._meter) if plain else None
 
     def __iter__(self) -> Iterator[bytes]:
         return self
 
     def __next__(self) -> bytes:
         """Return the next piece; a body that dies is asked for again from there."""
-        piece = self._next_of_whole() if self._extent.begins_anew else self._next()
+        piece = self._next_of_whole() if self._extent.is_held else self._next()
         if piece is None:
             raise StopIteration
         return piece
@@ -167,15 +207,16 @@ class Stream(_Stream):
         while not self._over:
             try:
                 self._accept()
-                piece = next(self._inner, None)
-                if piece is not None:
+                piece = self._piece()
+                if piece:
                     return self._take(piece)
-                self._end()
-                break
+                if self._end():
+                    break
+                delay_s = 0.0
             except Exception as error:
                 if not faults.is_of_the_wire(error):
                     raise
-                if self._extent.has_all():
+                if self._extent.has_all() and not isinstance(error, errors.DamagedBody):
                     self._drop()
                     self._over = True
                     break
@@ -185,6 +226,19 @@ class Stream(_Stream):
                 raise
             self._ask(delay_s)
         return None
+
+    def _piece(self) -> bytes | None:
+        """Return what comes next; nothing at the end of the answer."""
+        missing, reader = self._extent.missing_bytes, self._reader
+        if missing == 0:
+            return None
+        if reader is None:
+            return next(self._inner, None)
+        at_most_bytes = max(self.block_size, _LEAST_READ_BYTES)
+        try:
+            return reader.read(at_most_bytes if missing is None else min(at_most_bytes, missing))
+        except Exception as error:
+            raise _as_the_sdk_says(error) from error
 
     def _ask(self, delay_s: float) -> None:
         runtime().clock.sleep(delay_s)
@@ -202,13 +256,24 @@ class AsyncStream(_Stream):
     def __init__(self, resend: ResendAsync, *about: Any) -> None:
         super().__init__(*about)
         self._resend = resend
+        self._begin_reading()
+
+    def _begin_reading(self) -> None:
+        internal = getattr(self._http, "internal_response", None)
+        self._watch = stall.Watch(self._meter, getattr(internal, "content", None), functools.partial(drop, self._http))
 
     def __aiter__(self) -> AsyncStream:
         return self
 
+    async def fill(self) -> None:
+        """Read the body to its end before anybody asks for it. Raises what ends the download."""
+        while (piece := await self._next()) is not None:
+            self._pieces.append(piece)
+
     async def __anext__(self) -> bytes:
         """Return the next piece; a body that dies is asked for again from there."""
-        piece = await (self._next_of_whole() if self._extent.begins_anew else self._next())
+        is_held = self._extent.is_held or self._pieces
+        piece = await (self._next_of_whole() if is_held else self._next())
         if piece is None:
             raise StopAsyncIteration
         return piece
@@ -223,15 +288,16 @@ class AsyncStream(_Stream):
         while not self._over:
             try:
                 self._accept()
-                piece = await anext(self._inner, None)
-                if piece is not None:
+                piece = await self._piece()
+                if piece:
                     return self._take(piece)
-                self._end()
-                break
+                if self._end():
+                    break
+                delay_s = 0.0
             except Exception as error:
                 if not faults.is_of_the_wire(error):
                     raise
-                if self._extent.has_all():
+                if self._extent.has_all() and not isinstance(error, errors.DamagedBody):
                     self._drop()
                     self._over = True
                     break
@@ -241,6 +307,22 @@ class AsyncStream(_Stream):
                 raise
             await self._ask(delay_s)
         return None
+
+    async def _piece(self) -> bytes | None:
+        """Return what comes next; nothing at the end of the answer."""
+        watch = self._watch
+        if self._extent.missing_bytes == 0:
+            return None
+        try:
+            if watch.stalled:
+                raise errors.StalledBody(stall.what(self._meter))
+            with watch:
+                piece: bytes | None = await anext(self._inner, None)
+            return piece
+        except Exception as error:
+            if watch.stalled and not isinstance(error, errors.StalledBody):
+                raise errors.StalledBody(stall.what(self._meter)) from error
+            raise
 
     async def _ask(self, delay_s: float) -> None:
         await runtime().clock.sleep_async(delay_s)

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from azure.core.exceptions import AzureError, HttpResponseError, ServiceRequestTimeoutError
+from azure.core.exceptions import (
+    AzureError,
+    HttpResponseError,
+    IncompleteReadError,
+    ServiceRequestTimeoutError,
+    ServiceResponseTimeoutError,
+)
 
 from resilient_io.classify.chain import links
+from resilient_io.drive.bodies import Damaged, NotAsAsked, Stalled, Unverifiable
 from resilient_io.drive.call import Call
 from resilient_io.errors import AmbiguousWriteError, GiveUp, message_of, redact
 
@@ -27,6 +34,26 @@ class DownloadGaveUp(AzureError):
 
     def __reduce__(self) -> Any:
         return type(self), (self.message, self.record)
+
+
+class ShortBody(IncompleteReadError):
+    """A body that ended before its length was reached."""
+
+
+class StalledBody(ServiceResponseTimeoutError, Stalled):
+    """A body that was ended because too little of it came."""
+
+
+class WrongRangeBody(IncompleteReadError, NotAsAsked):
+    """An answer with other bytes than were asked for."""
+
+
+class UnverifiableBody(IncompleteReadError, Unverifiable):
+    """An answer that nobody could tell from one that was cut short."""
+
+
+class DamagedBody(IncompleteReadError, Damaged):
+    """A body that has another MD5 than the service keeps of the blob."""
 
 
 class AmbiguousWriteRefused(HttpResponseError, AmbiguousWriteError):

@@ -12,9 +12,11 @@ from azure.storage.blob import ExponentialRetry
 
 from resilient_io.azure import errors, faults, keys
 from resilient_io.azure.batch import Batch, batch_of
+from resilient_io.azure.extent import asked_for, told_by
 from resilient_io.azure.lost import Look, judged, look_for
 from resilient_io.azure.streams import Replay, replay_of
 from resilient_io.classify.fault import Applied, FaultKind, Verdict
+from resilient_io.control.span import WHOLE, Told, span_of
 from resilient_io.drive.call import Call
 from resilient_io.drive.gate import WaitedTooLong
 from resilient_io.drive.operation import BodyHold, Operation, Surface, current
@@ -24,6 +26,7 @@ from resilient_io.policy import Policy
 # The SDK's own retry policy, for what it takes out of a request's options: the transport knows none of it.
 _STOCK: Final = ExponentialRetry()
 _SECONDARY: Final = "secondary"
+_OK: Final = 200
 # The secondary takes no writes; the SDK would send it deletes.
 _READING: Final = frozenset({"GET", "HEAD"})
 _WITHOUT_BODY: Final = frozenset({"GET", "HEAD", "DELETE"})
@@ -52,6 +55,8 @@ class Exchange:
     is_part: bool = False
     hold: BodyHold | None = None
     batch: Batch | None = None
+    told: Told | None = None
+    """What the answer said that it brings, where its headers say something else by now."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -96,8 +101,13 @@ class Exchange:
         return False
 
     def _verdict_of(self, http_response: Any) -> Verdict | None:
-        if self.is_streamed and http_response.status_code < 300 and self.has_md5:
-            return faults.DAMAGED if faults.is_damaged(http_response) else None
+        if self.is_streamed and http_response.status_code < 300 and self.target.operation == "GetBlob":
+            wrong = faults.verdict_of_blob(http_response)
+            if wrong is not None:
+                drop(http_response)
+                return wrong
+            if self.has_md5:
+                return faults.DAMAGED if faults.is_damaged(http_response) else None
         verdict = faults.verdict_of_answer(http_response, self.call.judged_as, lost_answer=self.call.lost_answer)
         if verdict is not None and verdict.kind is FaultKind.NOT_FOUND and self._may_ask_elsewhere(_SECONDARY):
             return faults.absent_at_secondary(verdict)
@@ -157,6 +167,17 @@ class Exchange:
             return
         self.hold = BodyHold()
         self.call.leave_permit(self.hold)
+        self._look_at_range(http)
+
+    def _look_at_range(self, http: Any) -> None:
+        """Let a whole blob that was sent for a range pass for that range: the SDK knows no other answer to it."""
+        asked = asked_for(self.request.http_request.headers)
+        if self.is_part or http.status_code != _OK or asked is WHOLE or http.headers.get("Content-Range"):
+            return
+        told = self.told = told_by(http)
+        if told.size is not None:
+            span = span_of(asked, told)
+            http.headers["Content-Range"] = f"bytes {span.begin}-{(span.end or 1) - 1}/{told.size}"
 
     def _has_body(self, http: Any) -> bool:
         """Say whether a body will be read: an empty one never is, and that of a query when and as the caller likes."""
@@ -272,6 +293,13 @@ class Exchange:
         settings = {**self.settings, "retry_secondary": False, "hook": None}
         names = tuple(request.http_request.headers)
         return Exchange(self.call, self.target, request, settings, self.options, names, self.is_streamed, is_part=True)
+
+
+def drop(http_response: Any) -> None:
+    """Close an answer whose body is not read."""
+    internal = getattr(http_response, "internal_response", None)
+    if internal is not None:
+        internal.close()
 
 
 def begin(

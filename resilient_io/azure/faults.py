@@ -15,6 +15,7 @@ from resilient_io.classify import fault_of, judge, judge_answer
 from resilient_io.classify.fault import Fault, FaultKind, Verdict
 from resilient_io.classify.operations import OpClass, is_write, op_class, repeat_is_told
 from resilient_io.classify.retry_after import retry_after_s
+from resilient_io.drive.bodies import BodyFault
 
 # Below azure-core stand these; what of theirs it does not translate (a body that dies while a checksum is taken) is a
 # lost answer all the same. Anything else is the program's own.
@@ -59,6 +60,8 @@ def verdict_of_error(error: BaseException, judged_as: str) -> Verdict:
     The async transport calls a reset after the request was sent ServiceRequestError, "no request was sent": it is what
     the error wraps that is judged.
     """
+    if isinstance(error, BodyFault):
+        return error.verdict
     return judge(fault_of(error, operation=judged_as), minds_echoes=True)
 
 
@@ -103,6 +106,14 @@ def plain_verdict(judged_as: str, code: str, verdict: Verdict | None) -> Verdict
     write = is_write(judged_as)
     fault = Fault(provider="azure", operation=judged_as, code=code, write=write, request_id=request_id)
     return judge(fault, minds_echoes=True)
+
+
+def verdict_of_blob(http_response: Any) -> Verdict | None:
+    """Return what is wrong with an answer that says success and has no ETag: a service sends one with each blob."""
+    if "ETag" in http_response.headers:
+        return None
+    fault = judge_answer(operation="GetBlob", status=http_response.status_code, headers=dict(http_response.headers))
+    return judge(fault) if fault is not None else None
 
 
 def _verdict_of_list(http_response: Any, judged_as: str) -> Verdict | None:

@@ -18,7 +18,7 @@ from azure.core.exceptions import AzureError, StreamClosedError, StreamConsumedE
 from azure.storage.blob import ExponentialRetry
 from azure.storage.blob.aio import ExponentialRetry as AsyncExponentialRetry
 
-from resilient_io.azure import body, faults, privates
+from resilient_io.azure import body, faults, hedged, privates
 from resilient_io.azure.exchange import Exchange, begin
 from resilient_io.drive.gate import WaitedTooLong
 from resilient_io.drive.runtime import runtime
@@ -66,7 +66,11 @@ class SyncHook(Hook):
             privates.forget_connections(request.context.transport)
             self.pid = os.getpid()
         exchange = begin(request, self.overlay, to_secondary=self.to_secondary)
-        return stock(request) if exchange is None else self.attempts(exchange)
+        if exchange is None:
+            return stock(request)
+        if exchange.call.policy.hedge and hedged.is_hedged(exchange):
+            return hedged.answer_in_threads(exchange, self.overlay, self.attempts)
+        return self.attempts(exchange)
 
     def attempts(self, exchange: Exchange) -> Any:
         """Return the answer that ends a request."""
@@ -147,7 +151,11 @@ class AsyncHook(Hook):
                 "run here; make the client (or the filesystem) in the worker, or start workers with the spawn method"
             )
         exchange = begin(request, self.overlay, to_secondary=self.to_secondary)
-        return await stock(request) if exchange is None else await self.attempts(exchange)
+        if exchange is None:
+            return await stock(request)
+        if exchange.call.policy.hedge and hedged.is_hedged(exchange):
+            return await hedged.answer_in_tasks(exchange, self.overlay, self.attempts)
+        return await self.attempts(exchange)
 
     async def attempts(self, exchange: Exchange) -> Any:
         """Return the answer that ends a request."""

@@ -98,6 +98,16 @@ class Call:
         return hold.machine
 
     @property
+    def machine(self) -> AttemptMachine:
+        """What counts the attempts; the one who reads the body goes on with it."""
+        return self._machine
+
+    @property
+    def place(self) -> str:
+        """The URL of what the call is about."""
+        return self._place()
+
+    @property
     def attempts(self) -> int:
         """Requests sent so far."""
         return self._machine.attempts
@@ -210,6 +220,24 @@ class Call:
         """Note that a part of the answer's body arrived: the faults so far are forgotten, the deadline runs anew."""
         self._machine.on_progress(self._runtime.clock.now())
 
+    def take_over(self, operation: Operation) -> None:
+        """Go on as the request whose answer is used, for `operation` and with all attempts of the policy but this one.
+
+        It was the second one of a hedged read, which has one attempt.
+        """
+        now = self._runtime.clock.now()
+        self.operation = operation
+        self._machine = AttemptMachine(self.policy, now)
+        self._machine.on_send(now)
+
+    def unverified(self) -> None:
+        """Note that the body came without a length and a checksum: nobody can tell whether it is whole."""
+        gate, now = self._runtime.gate, self._runtime.clock.now()
+        with gate.locked():
+            gate.lane_of(self.path, self.policy, now).leaf.tally.unverified += 1
+        if events.listening():
+            events.emit(events.BodyUnverified(at_s=now, scope=str(self.path), operation=self.name, path=self._place()))
+
     def close(self) -> None:
         """Give back the permit, however the attempt ended; what was not settled counts as dropped."""
         permit, self._permit = self._permit, None
@@ -276,8 +304,9 @@ class Call:
         """Return the give-up to raise, tell the log and the listeners, and enter it in the operation's ledger."""
         assert self.give_up is not None
         gave_up = GaveUp(self.give_up, error)
-        _log.warning("gave up: %s", gave_up)
-        if events.listening():
+        if not self.operation.is_hedge:
+            _log.warning("gave up: %s", gave_up)
+        if events.listening() and not self.operation.is_hedge:
             now, scope = self._runtime.clock.now(), str(self.path)
             events.emit(events.OperationGaveUp(at_s=now, scope=scope, operation=self.name, record=self.give_up))
         # Last: other threads of the operation stop at what they find there, and their errors are poorer.

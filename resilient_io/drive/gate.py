@@ -405,6 +405,10 @@ class Gate:
         with self.locked():
             return self._table.lane(path, policy, self.clock.now()).leaf.budget
 
+    def lane_of(self, path: ScopePath, policy: Policy, now: float) -> Lane:
+        """Return the lane of a scope; to be called and looked at with `locked`."""
+        return self._table.lane(path, policy, now)
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the lock, for a decision that steps a shared record; never wait inside."""

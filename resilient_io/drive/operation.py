@@ -35,6 +35,8 @@ class Operation:
     threads: a copied context copies the reference. What a layer in between swallows is still in it
     when the call ends.
 
+    An `is_hedge` operation is a read that is sent a second time: where it fails, the first one goes on.
+
     `home` is the task that made the operation and will end it; most send nothing from any other one.
     `most_attempts` bounds the attempts below what the policy allows.
     """
@@ -43,6 +45,7 @@ class Operation:
     surface: Surface
     overlay: Mapping[str, object] | None = None
     bulk: bool = False
+    is_hedge: bool = False
     home: asyncio.Task[Any] | None = None
     most_attempts: int | None = None
     ledger: list[GaveUp] = field(default_factory=list)
@@ -91,6 +94,12 @@ class Operation:
 
 class Reads(Protocol):
     """The call whose body is being read; see `drive.call.Call`."""
+
+    def progressed(self) -> None:
+        """Note that a part of the body arrived."""
+
+    def unverified(self) -> None:
+        """Note that nobody can tell whether the body is whole."""
 
     def failed(self, verdict: Verdict) -> None:
         """Note what reading the body came to."""

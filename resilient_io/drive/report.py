@@ -16,6 +16,7 @@ from resilient_io.errors import redact
 # A share of refusals that is worth a person's time; below it the limit does its work.
 _WORTH_ADVICE = 0.02
 _SHOWN_SCOPES = 20
+_UNVERIFIED = 'answers without length and checksum; nobody can tell if they are whole (verify="strict" refuses them)'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,12 @@ class ScopeReport:
     """The same, each second, in the last 5 to 10 s."""
     plateau_bytes_per_s: float | None = None
     """Bytes a second above which more requests in flight moved no more, without a refusal; None: not seen."""
+    unverified: int = 0
+    """Bodies that came without a length and a checksum, so that nobody can tell whether they are whole."""
+    hedged: int = 0
+    """Reads that were sent a second time because their answer was late (`hedge=True`)."""
+    hedges_won: int = 0
+    """Those of them of which the second request was answered sooner."""
     leaf: bool = True
     """Whether requests are counted here first; False for the buckets and stores above, which sum up."""
 
@@ -93,6 +100,8 @@ class Report:
         hot = self.hot_prefixes()
         capped = [scope for scope in leaves if scope.plateau_bytes_per_s is not None and scope not in hot]
         lines += [f"{scope.label}: {scope.advice}" for scope in (*hot, *capped) if scope.advice]
+        lines += [f"{scope.label}: {scope.unverified} {_UNVERIFIED}" for scope in leaves if scope.unverified]
+        lines += [_hedged(scope) for scope in leaves if scope.hedged]
         return "\n".join(lines)
 
 
@@ -142,6 +151,9 @@ def _scope_report(level: Level, now: float, waiting: int, in_flight: int, places
         moved_bytes=flow.total_bytes,
         bytes_per_s=flow.bytes_per_s(now),
         plateau_bytes_per_s=flow.plateau_bytes_per_s(places) if places else None,
+        unverified=tally.unverified,
+        hedged=tally.hedged,
+        hedges_won=tally.hedges_won,
         leaf=places > 0,
     )
 
@@ -162,6 +174,10 @@ def _advice(scope: ScopeReport) -> str:
     if scope.rate_per_s is None:
         return f"{what}, or set rate_per_s or a lower max_concurrency"
     return f"{what}: this one takes about {scope.rate_per_s:.3g} requests a second from this process"
+
+
+def _hedged(scope: ScopeReport) -> str:
+    return f"{scope.label}: {scope.hedged} reads were sent twice, {scope.hedges_won} times the second was sooner"
 
 
 _HEAD = ("scope", "sent", "refused", "suspected", "rate/s", "in flight", "peak", "waiting", "waited s")

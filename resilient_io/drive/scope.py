@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from resilient_io.control import budget, given, law, opening
 from resilient_io.control.evidence import Family, note
 from resilient_io.control.flow import Flow
+from resilient_io.control.hedge import Hedging
 from resilient_io.control.scopes import ScopePath
 from resilient_io.coordinate.pace import Pace, ProcessPace
 from resilient_io.coordinate.sharing import ProcessSharing, Sharing
@@ -59,6 +60,9 @@ class Tally:
     dropped: int = 0
     waited: int = 0
     waited_s: float = 0.0
+    unverified: int = 0
+    hedged: int = 0
+    hedges_won: int = 0
 
     def count(self, outcome: Outcome) -> None:
         """Count a request that did not succeed."""
@@ -99,6 +103,7 @@ class Level:
     given_requests: given.Given = field(default_factory=given.fresh)
     given_bytes: given.Given = field(default_factory=given.fresh)
     flow: Flow = field(default_factory=Flow)
+    hedging: Hedging | None = None
 
     def note(self, now: float, succeeded: int) -> None:
         """Note in the level above that requests of this one were served."""

@@ -299,7 +299,7 @@ def test_a_large_body_does_not_begin_again_where_it_died(
 
 
 def test_headers_and_body_do_not_get_attempts_of_their_own(fs: Any, plan_of: Callable[..., FaultServer]) -> None:
-    dying = FaultRule(action=FaultAction.RESET_BODY, after_bytes=10, calls=(1, 2))
+    dying = FaultRule(action=FaultAction.RESET_BODY, after_bytes=0, calls=(1, 2))
     server = plan_of(dying, FaultRule(action=FaultAction.ERROR, status=500, code="InternalError", calls=(3, 4, 5, 6)))
     with pytest.raises(RetriesExhausted):
         fs.cat_file("b/train/000001")

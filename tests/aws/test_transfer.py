@@ -245,7 +245,7 @@ def test_a_body_that_dies_is_read_again(client: Any, server: FaultServer, tmp_pa
 
 
 def test_a_body_that_dies_for_good_costs_max_attempts(client: Any, server: FaultServer, tmp_path: Path) -> None:
-    break_it(server, "GetObject", FaultAction.TRUNCATE, after_bytes=1000)
+    break_it(server, "GetObject", FaultAction.TRUNCATE, after_bytes=0)
     with pytest.raises(RetriesExceededError, match="max_attempts") as caught:
         client.download_file("bkt", "train/0", str(tmp_path / "out"))
     assert answers(server) == {"HeadObject": 1, "GetObject": MAX_ATTEMPTS}
@@ -259,7 +259,7 @@ def test_headers_and_bodies_share_the_attempts(client: Any, server: FaultServer)
     server.configure(
         FaultPlan(
             rules=(
-                FaultRule(action=FaultAction.TRUNCATE, match=get, calls=(1, 3), after_bytes=10),
+                FaultRule(action=FaultAction.TRUNCATE, match=get, calls=(1, 3), after_bytes=0),
                 FaultRule(action=FaultAction.ERROR, match=get, status=500, code="InternalError"),
             )
         )

@@ -1,0 +1,169 @@
+"""One GET of a filesystem with its body, over as many requests as that takes, with the permit held until the end."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from botocore.exceptions import ClientError
+from s3fs.errors import translate_boto_error
+
+from resilient_io import policy as policies
+from resilient_io.aws import faults, hedged, privates
+from resilient_io.aws.body import Body, Changed, Request, Sink
+from resilient_io.aws.errors import StalledBody
+from resilient_io.classify.fault import FaultKind
+from resilient_io.control.stall import Meter
+from resilient_io.drive import stall
+from resilient_io.drive.operation import BodyHold, body_held, current
+from resilient_io.drive.runtime import runtime
+from resilient_io.errors import GaveUp
+from resilient_io.policy import Policy
+
+# The most that one read takes; it brings what is there, which is less.
+_PIECE_BYTES: Final = 2**18
+_NOT_THERE: Final = 416
+_OF_THE_SINK: Final = frozenset({FaultKind.FATAL, FaultKind.CLIENT_BUG})
+
+
+async def read(
+    fs: Any,
+    request: Request,
+    sink: Sink,
+    *,
+    at_most_bytes: int | None = None,
+    etag: str | None = None,
+    raw_errors: bool = False,
+    on_answer: Callable[[Mapping[str, Any]], None] | None = None,
+) -> Mapping[str, Any]:
+    """Fill the sink with the body of a GET and return its first answer; a body that dies goes on where it stopped.
+
+    The permit is held until the body is read, and headers and body share the policy's attempts; what came forgets the
+    faults before it. `on_answer` is given each answer before its body. Raises Changed if the object is no longer the
+    version that it began with (or `etag`).
+    """
+    policy = _policy_of(fs)
+    body = Body(request, at_most_bytes=at_most_bytes, etag=etag, strict=policy.verify == "strict")
+    meter = stall.meter_of(policy)
+    with body_held() as hold:
+        while True:
+            try:
+                raw = raw_errors or body.might_be_over
+                if policy.hedge and not body.is_begun():
+                    answer = await _raced(fs, body.next_request(), policy, hold, raw_errors=raw)
+                else:
+                    answer = await _answer(fs, body.next_request(), raw_errors=raw)
+            except ClientError as error:
+                if body.might_be_over and _status_of(error) == _NOT_THERE:
+                    break
+                raise
+            try:
+                if await _pour(body, answer, sink, meter, on_answer):
+                    break
+                continue
+            except Exception as error:
+                delay_s = _after_a_dead_body(hold, body, error)
+                if delay_s is None:
+                    raise
+                if body.died(error):
+                    sink.clear()
+            await runtime().clock.sleep_async(delay_s)
+        if body.is_unverified and hold.call is not None:
+            hold.call.unverified()
+    return body.first_answer
+
+
+def _policy_of(fs: Any) -> Policy:
+    operation = current()
+    return policies.resolve(fs._overlay) if operation is None else operation.policy(fs._overlay)
+
+
+async def _answer(fs: Any, request: Request, *, raw_errors: bool) -> Mapping[str, Any]:
+    """Send one GET as s3fs's `_call_s3` does, without the layers that only its own retries need."""
+    get = (await fs.client_for(request["Bucket"])).get_object
+    try:
+        found: Mapping[str, Any] = await get(**fs.parameters_of(get, request))
+        return found
+    except ClientError as error:
+        if _status_of(error) == 412:
+            raise Changed from error
+        if raw_errors:
+            raise
+        raise translate_boto_error(error) from error
+
+
+async def _raced(fs: Any, request: Request, policy: Policy, hold: BodyHold, *, raw_errors: bool) -> Mapping[str, Any]:
+    client = await fs.client_for(request["Bucket"])
+    return await hedged.answer_or_whole(
+        client, request, policy, hold, functools.partial(_answer, fs, request, raw_errors=raw_errors)
+    )
+
+
+async def _pour(
+    body: Body,
+    answer: Mapping[str, Any],
+    sink: Sink,
+    meter: Meter,
+    on_answer: Callable[[Mapping[str, Any]], None] | None,
+) -> bool:
+    """Read the body of `answer` to its end; say whether that is all. Raises what the body died of."""
+    stream = answer["Body"]
+    try:
+        body.accept(answer)
+        if on_answer is not None:
+            on_answer(body.first_answer if body.is_first else answer)
+        watch = stall.Watch(meter, getattr(privates.raw_of(stream), "content", None), stream.close)
+        try:
+            await _read_pieces(body, answer, sink, watch)
+        except Exception as error:
+            if watch.stalled:
+                raise StalledBody(error=stall.what(meter)) from error
+            raise
+        if watch.stalled and not body.has_all():
+            raise StalledBody(error=stall.what(meter))
+        return body.end()
+    finally:
+        stream.close()
+
+
+async def _read_pieces(body: Body, answer: Mapping[str, Any], sink: Sink, watch: stall.Watch) -> None:
+    """Read what comes as it comes: what is here when the body dies need not be asked for again."""
+    stream, length_bytes, missing = answer["Body"], answer.get("ContentLength"), body.missing_bytes
+    is_whole = length_bytes is None or missing is None or length_bytes <= missing
+    while missing != 0:
+        with watch:
+            piece = await stream.read(_PIECE_BYTES if missing is None else min(_PIECE_BYTES, missing))
+        fresh = body.take(piece)
+        if fresh:
+            sink.append(fresh)
+        if not piece or watch.stalled:
+            return
+        missing = body.missing_bytes
+    if is_whole and hasattr(stream, "checksum"):
+        await stream.read(1)  # the SDK compares it when the end is read
+
+
+def _status_of(error: ClientError) -> int | None:
+    return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+
+
+def _after_a_dead_body(hold: BodyHold, body: Body, error: Exception) -> float | None:
+    """Return the delay before the body is asked for again; None leaves the error as it is.
+
+    That is one of the program, or of the disk that the bytes go to, or the library is switched off.
+    """
+    call = hold.call
+    if call is None or isinstance(error, (GaveUp, Changed)):
+        return None
+    verdict = faults.verdict_of_error(error, "GetObject")
+    if verdict.kind in _OF_THE_SINK:
+        return None
+    hold.free()
+    if body.has_progressed:
+        call.progressed()
+    call.failed(verdict)
+    delay_s = call.decide()
+    if delay_s is None:
+        raise call.gave_up(error) from error
+    return delay_s

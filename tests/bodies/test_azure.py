@@ -1,0 +1,260 @@
+"""The body of a blob is what was asked for, whole and of one version, or an error: sync and aio clients, and adlfs."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import inspect
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("azure.storage.blob")
+
+from azure.core.exceptions import AzureError
+from azure.storage.blob import BlobServiceClient
+from azure.storage.blob.aio import BlobServiceClient as AioBlobServiceClient
+
+import resilient_io as rio
+from resilient_io import events, report
+from resilient_io.azure.filesystem import ResilientAzureBlobFileSystem
+from resilient_io.drive import runtime as runtimes
+from resilient_io.errors import ResilientIOError
+
+from .odd_store import Ask, OddStore, Reply, odd_store
+
+pytestmark = pytest.mark.wire
+POLICY: dict[str, object] = {
+    "backoff_base_s": 0.001, "backoff_cap_s": 0.01, "max_attempts": 3, "retry_budget_burst": 1000,
+}  # fmt: skip
+DATA = random.Random(8).randbytes(300_000)
+KEY = base64.b64encode(b"key").decode()
+MODES = ["sync", "aio", "adlfs"]
+RANGES: dict[str, tuple[int | None, int | None]] = {
+    "whole": (None, None), "head": (0, 1000), "middle": (1000, 200_000), "open end": (1000, None),
+}  # fmt: skip
+each_range = pytest.mark.parametrize("asked", RANGES)
+Read = Callable[..., bytes]
+
+
+class Clients:
+    """A client of each kind of one store, under the policy of the moment."""
+
+    def __init__(self, url: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        where = f"DefaultEndpointsProtocol=http;AccountName=acct;AccountKey={KEY};BlobEndpoint={url}/acct;"
+        self._sync = BlobServiceClient.from_connection_string(where, **rio.azure.client_kwargs())
+        self._aio = AioBlobServiceClient.from_connection_string(where, **rio.azure.client_kwargs(aio=True))
+        self._fs = ResilientAzureBlobFileSystem(connection_string=where, skip_instance_cache=True)
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._aio.close())
+        self._loop.close()
+
+    def reader(self, mode: str) -> Read:
+        def read(start: int | None = None, end: int | None = None, policy: Any = None, **options: Any) -> bytes:
+            rio.configure(**{**POLICY, **(policy or {})})
+            if mode == "adlfs":
+                return bytes(self._fs.cat_file("c/train/000001", start=start, end=end))
+            length = None if end is None else end - (start or 0)
+            return self._loop.run_until_complete(self._download(mode, start, length, options))
+
+        return read
+
+    async def _download(self, mode: str, start: int | None, length: int | None, options: Any) -> bytes:
+        client: Any = self._sync if mode == "sync" else self._aio
+        blob = client.get_blob_client("c", "train/000001")
+        stream = blob.download_blob(offset=start, length=length, **options)
+        stream = await stream if inspect.isawaitable(stream) else stream
+        data = stream.readall()
+        return bytes(await data if inspect.isawaitable(data) else data)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[tuple[OddStore, Clients]]:
+    with odd_store(DATA) as store:
+        clients = Clients(store.url)
+        yield store, clients
+        clients.close()
+
+
+@pytest.fixture
+def store(running: tuple[OddStore, Clients]) -> Iterator[OddStore]:
+    runtimes.reset()
+    running[0].begin_anew(DATA)
+    yield running[0]
+    rio.policy.reset()
+
+
+@pytest.fixture(params=MODES)
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def read(running: tuple[OddStore, Clients], store: OddStore, mode: str) -> Read:
+    return running[1].reader(mode)
+
+
+def expected(asked: str) -> bytes:
+    return DATA[slice(*RANGES[asked])]
+
+
+def told(store: OddStore, first: int, end: int) -> Reply:
+    """A 206 of these bytes."""
+    end = min(end, len(DATA))
+    says = f"bytes {first}-{end - 1}/{len(DATA)}"
+    headers = {"ETag": store.etag, "Content-Length": str(end - first), "Content-Range": says}
+    return Reply(status=206, headers=headers, pieces=[DATA[first:end]])
+
+
+def whole(store: OddStore, **headers: str | None) -> Reply:
+    """A 200 of the whole blob."""
+    found = {"ETag": store.etag, "Content-Length": str(len(DATA)), **headers}
+    return Reply(headers=found, pieces=[DATA])
+
+
+@each_range
+def test_a_sound_body_costs_one_request(store: OddStore, read: Read, asked: str) -> None:
+    assert read(*RANGES[asked]) == expected(asked)
+    assert len(store.asks) == 1
+
+
+@each_range
+def test_the_wrong_range_is_not_data(store: OddStore, read: Read, asked: str) -> None:
+    store.how = lambda ask: told(store, 7, 1007) if ask.number == 1 else None
+    assert read(*RANGES[asked]) == expected(asked)
+    store.begin_anew(DATA, lambda ask: told(store, 7, 1007))
+    with pytest.raises((AzureError, ResilientIOError), match="wrong-range"):
+        read(*RANGES[asked])
+    assert len(store.asks) == 3
+
+
+@each_range
+def test_a_short_range_is_not_the_end(store: OddStore, read: Read, asked: str) -> None:
+    store.how = lambda ask: told(store, ask.first, ask.first + 500) if ask.number == 1 else None
+    assert read(*RANGES[asked]) == expected(asked)
+    assert [ask.first for ask in store.asks] == [RANGES[asked][0] or 0, (RANGES[asked][0] or 0) + 500]
+    assert store.asks[1].headers["if-match"] == store.etag
+
+
+@each_range
+def test_the_whole_blob_for_a_range_is_cut(store: OddStore, read: Read, asked: str) -> None:
+    """The stock SDK ends in a ValueError."""
+    store.how = lambda ask: whole(store)
+    assert read(*RANGES[asked]) == expected(asked)
+
+
+@pytest.mark.parametrize("what", ["error", "empty"])
+def test_an_answer_without_etag_is_not_a_blob(store: OddStore, read: Read, what: str) -> None:
+    body = b"<?xml version='1.0'?><Error><Code>ServerBusy</Code></Error>" if what == "error" else b""
+
+    def how(ask: Ask) -> Reply | None:
+        headers: dict[str, str | None] = {"Content-Length": str(len(body)), "Content-Type": "application/xml"}
+        return Reply(headers=headers, pieces=[body]) if ask.number <= fails else None
+
+    fails = 2
+    store.how = how
+    assert read() == DATA
+    assert len(store.asks) == 3
+    store.begin_anew(DATA, how)
+    fails = 100
+    with pytest.raises((AzureError, ResilientIOError)):
+        read()
+    assert len(store.asks) == 3
+
+
+def test_progress_forgets_the_faults(store: OddStore, read: Read) -> None:
+    def how(ask: Ask) -> Reply:
+        reply = store.sound(ask)
+        reply.pieces = [DATA[ask.first : ask.first + 40_000]]
+        return reply
+
+    store.how = how
+    assert read(policy={"max_attempts": 2}) == DATA
+    assert len(store.asks) == 8
+
+
+def without_length(store: OddStore, keep: int | None = None) -> Callable[[Ask], Reply]:
+    """A part without the size of the blob would be refused by the SDK, so the length of a later range is left out."""
+
+    def how(ask: Ask) -> Reply:
+        if ask.first == 0:
+            return store.sound(ask)
+        reply = store.sound(ask)
+        if reply.status == 416:
+            return reply
+        reply.headers.update({"Content-Length": None, "Content-Range": None})
+        reply.status, reply.pieces = 200, [DATA[: keep if len(store.asks) == 2 else None]]
+        return reply
+
+    return how
+
+
+@pytest.mark.parametrize("keep", [None, 150_000])
+def test_a_body_without_length_is_reported_and_not_cut(
+    store: OddStore, running: tuple[OddStore, Clients], keep: int | None
+) -> None:
+    store.how = without_length(store, keep)
+    ranges = {"max_single_get_size": 100_000, "max_chunk_get_size": 200_000}
+    clients = _sized(running[0], ranges)
+    assert clients() == DATA
+    assert sum(scope.unverified for scope in report().scopes if scope.leaf) == 1
+
+
+def test_a_body_without_length_fails_under_strict(store: OddStore, running: tuple[OddStore, Clients]) -> None:
+    store.how = without_length(store)
+    ranges = {"max_single_get_size": 100_000, "max_chunk_get_size": 200_000}
+    with pytest.raises(AzureError, match="unverifiable-body"):
+        _sized(running[0], ranges, verify="strict")()
+
+
+def _sized(store: OddStore, ranges: dict[str, int], **policy: object) -> Callable[[], bytes]:
+    made: dict[str, Any] = {**rio.azure.client_kwargs({**POLICY, **policy}), **ranges}
+    client = BlobServiceClient(f"{store.url}/acct", **made)
+    return lambda: bytes(client.get_blob_client("c", "train/000001").download_blob().readall())
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["one answer", "spliced"])
+def test_the_md5_of_a_whole_blob_is_compared_under_strict(store: OddStore, read: Read, dies: bool) -> None:
+    md5 = base64.b64encode(hashlib.md5(DATA).digest()).decode()
+    damaged = bytearray(DATA)
+    damaged[250_000] ^= 1
+
+    def how(ask: Ask) -> Reply:
+        reply = store.sound(ask, **{"x-ms-blob-content-md5": md5})
+        if ask.number == 1 and dies:
+            reply.pieces = [DATA[:1000]]
+        elif ask.number == 1 + dies:
+            reply.pieces = [bytes(damaged[ask.first : ask.end])]
+        return reply
+
+    store.how = how
+    assert read(policy={"verify": "strict"}) == DATA
+    assert len(store.asks) == 2 + dies
+    store.begin_anew(DATA, lambda ask: Reply(**vars(how(ask)) | {"pieces": [bytes(damaged[ask.first : ask.end])]}))
+    with pytest.raises((AzureError, ResilientIOError), match="checksum"):
+        read(policy={"verify": "strict"})
+    store.begin_anew(DATA, how)
+    assert read(0, 1000, policy={"verify": "strict"}) == DATA[:1000], "a part has no such MD5"
+
+
+@pytest.mark.parametrize("pause_s", [0.02, 30.0], ids=["trickle", "silence"])
+def test_a_body_that_stalls_is_not_waited_for(store: OddStore, read: Read, pause_s: float) -> None:
+    def how(ask: Ask) -> Reply:
+        reply = store.sound(ask)
+        if ask.number == 1:
+            rest = DATA[1000:1200]
+            reply.pieces = [DATA[:1000], *(each for byte in rest for each in (pause_s, bytes([byte])))]
+        return reply
+
+    store.how = how
+    seen: list[events.Event] = []
+    unsubscribe = events.subscribe(seen.append)
+    assert read(policy={"min_throughput_bytes_per_s": 50_000, "stall_window_s": 0.1}) == DATA
+    unsubscribe()
+    assert len([event for event in seen if isinstance(event, events.AttemptFailed)]) == 1
+    assert store.asks[1].first >= 1000

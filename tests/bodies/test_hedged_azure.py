@@ -1,0 +1,186 @@
+"""Hedged reads of Azure, counted at the store: sync and aio clients, and adlfs."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import inspect
+import random
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("azure.storage.blob")
+
+from azure.storage.blob import BlobServiceClient
+from azure.storage.blob.aio import BlobServiceClient as AioBlobServiceClient
+
+import resilient_io as rio
+from resilient_io import report
+from resilient_io.azure.filesystem import ResilientAzureBlobFileSystem
+from resilient_io.control import hedge
+from resilient_io.drive import runtime as runtimes
+
+from .odd_store import Ask, OddStore, Reply, odd_store
+
+pytestmark = pytest.mark.wire
+POLICY: dict[str, object] = {"backoff_base_s": 0.001, "backoff_cap_s": 0.01, "max_attempts": 3}
+DATA = random.Random(9).randbytes(100_000)
+KEY = base64.b64encode(b"key").decode()
+MODES = ["sync", "aio", "adlfs"]
+Read = Callable[..., bytes]
+
+
+class Clients:
+    """A client of each kind of one store, under the policy of the moment."""
+
+    def __init__(self, url: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        where = f"DefaultEndpointsProtocol=http;AccountName=acct;AccountKey={KEY};BlobEndpoint={url}/acct;"
+        self._sync = BlobServiceClient.from_connection_string(where, **rio.azure.client_kwargs())
+        self._aio = AioBlobServiceClient.from_connection_string(where, **rio.azure.client_kwargs(aio=True))
+        self._fs = ResilientAzureBlobFileSystem(connection_string=where, skip_instance_cache=True)
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._aio.close())
+        self._loop.close()
+
+    def reader(self, mode: str) -> Read:
+        def read(hedge: bool = True) -> bytes:
+            rio.configure(**POLICY, hedge=hedge)
+            if mode == "adlfs":
+                return bytes(self._fs.cat_file("c/train/000001"))
+            return self._loop.run_until_complete(self._download(mode))
+
+        return read
+
+    async def _download(self, mode: str) -> bytes:
+        client: Any = self._sync if mode == "sync" else self._aio
+        stream = client.get_blob_client("c", "train/000001").download_blob()
+        stream = await stream if inspect.isawaitable(stream) else stream
+        data = stream.readall()
+        return bytes(await data if inspect.isawaitable(data) else data)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[tuple[OddStore, Clients]]:
+    with odd_store(DATA) as store:
+        clients = Clients(store.url)
+        yield store, clients
+        clients.close()
+
+
+@pytest.fixture
+def store(running: tuple[OddStore, Clients]) -> Iterator[OddStore]:
+    runtimes.reset()
+    running[0].begin_anew(DATA)
+    yield running[0]
+    rio.policy.reset()
+
+
+@pytest.fixture(params=MODES)
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def read(running: tuple[OddStore, Clients], store: OddStore, mode: str) -> Read:
+    """Return a read whose scope knows what a quick answer is, with answers that nobody had to send."""
+    call = running[1].reader(mode)
+    call()
+    for lane in runtimes.runtime().gate.lanes():
+        if lane.path.op_class == "read":
+            assert lane.leaf.hedging is not None
+            for _ in range(hedge.LEAST_ANSWERS):
+                lane.leaf.hedging.answered(0.001)
+    store.begin_anew(DATA)
+    return call
+
+
+def late(store: OddStore, seconds: float, *calls: int) -> Callable[[Ask], Reply | None]:
+    """Answer these calls late, and all others at once."""
+    waiting = threading.Event()
+
+    def how(ask: Ask) -> Reply | None:
+        if ask.number in calls:
+            waiting.wait(seconds)
+        return None
+
+    return how
+
+
+def hedges() -> tuple[int, int]:
+    leaves = [scope for scope in report().scopes if scope.leaf]
+    return sum(scope.hedged for scope in leaves), sum(scope.hedges_won for scope in leaves)
+
+
+def test_a_late_answer_is_not_waited_for(store: OddStore, read: Read, idle: Callable[[], bool], mode: str) -> None:
+    store.how = late(store, 0.5 if mode == "sync" else 30.0, 1)
+    assert read() == DATA
+    assert len(store.asks) == 2
+    assert hedges() == (1, 1)
+    for thread in threading.enumerate():
+        if thread.name == "resilient-io-hedge":
+            thread.join(10)
+    assert idle()
+
+
+def test_a_first_answer_that_is_sooner_wins(store: OddStore, read: Read) -> None:
+    store.how = lambda ask: late(store, 0.1 if ask.number == 1 else 0.4, 1, 2)(ask)
+    assert read() == DATA
+    assert hedges() == (1, 0)
+
+
+def test_a_second_request_that_fails_fails_nothing(store: OddStore, read: Read) -> None:
+    def how(ask: Ask) -> Reply | None:
+        late(store, 0.1, 1)(ask)
+        busy = {"Content-Length": "0", "x-ms-error-code": "ServerBusy"}
+        return Reply(status=503, headers=dict(busy)) if ask.number == 2 else None
+
+    store.how = how
+    assert read() == DATA
+    assert len(store.asks) == 2
+    assert hedges() == (1, 0)
+
+
+def test_a_first_request_that_fails_leaves_the_second_one(store: OddStore, read: Read) -> None:
+    def how(ask: Ask) -> Reply | None:
+        late(store, 0.05, 1)(ask)
+        late(store, 0.3, 2)(ask)
+        gone = {"Content-Length": "0", "x-ms-error-code": "InternalError"}
+        return None if ask.number == 2 else Reply(status=500, headers=dict(gone))
+
+    store.how = how
+    assert read() == DATA
+    assert hedges() == (1, 1)
+
+
+def test_the_winner_s_body_goes_on_where_it_dies(store: OddStore, read: Read, mode: str) -> None:
+    def how(ask: Ask) -> Reply | None:
+        late(store, 0.2, 1)(ask)
+        reply = store.sound(ask)
+        if 1 < ask.number < 4:
+            reply.pieces = [DATA[ask.first : ask.first + 1000]]
+        return reply
+
+    store.how = how
+    assert read() == DATA
+
+
+def test_off_unless_asked(store: OddStore, read: Read) -> None:
+    store.how = late(store, 0.05, 1)
+    assert read(hedge=False) == DATA
+    assert len(store.asks) == 1
+
+
+def test_a_limited_scope_hedges_nothing(store: OddStore, read: Read) -> None:
+    def how(ask: Ask) -> Reply | None:
+        busy = {"Content-Length": "0", "x-ms-error-code": "ServerBusy"}
+        return Reply(status=503, headers=dict(busy)) if ask.number == 1 else late(store, 0.05, 2, 3)(ask)
+
+    store.how = how
+    assert read() == read() == DATA
+    assert len(store.asks) == 3
+    assert hedges() == (0, 0)
