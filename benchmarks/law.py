@@ -181,10 +181,10 @@ def _capacity(options: argparse.Namespace) -> None:
     )
     print("| processes | sharing | ceiling | becomes | of it | refused | Jain |\n" + "|---" * 7 + "|")
     for processes, callers, sharing, ceiling in (
-        (8, 64, 1, 5500),
-        (64, 8, 1, 1400),
-        (64, 8, 8, 1400),
-        (64, 8, 64, 1400),
+        (8, 32, 1, 400),
+        (64, 8, 1, 700),
+        (64, 8, 8, 700),
+        (64, 8, 64, 700),
     ):
         for factor in (0.5, 2.0, 4.0):
             store = Store(ceiling_per_s=ceiling, ceilings=((60, factor),))
