@@ -176,9 +176,7 @@ def _recovery(options: argparse.Namespace) -> None:
 
 
 def _capacity(options: argparse.Namespace) -> None:
-    print(
-        "\n## A ceiling that changes after 60 s: share of it after 10 to 15 s, refused meanwhile, Jain 100 s later"
-    )
+    print("\n## A ceiling that changes after 60 s: share of it after 10 to 15 s, refused meanwhile, Jain 100 s later")
     print("| processes | sharing | ceiling | becomes | of it | refused | Jain |\n" + "|---" * 7 + "|")
     for processes, callers, sharing, ceiling in (
         (8, 32, 1, 400),
