@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 from functools import cache
 
 import pytest
 
-from resilient_io.control.law_record import ASSUMED
+from resilient_io.control.law_record import ASSUMED, Constants
 from resilient_io.simulate import Cluster, Fleet, Order, Result, Service, Store, run, run_together
 from resilient_io.simulate.engine import Simulation
 from resilient_io.simulate.service import ModelService
@@ -216,9 +217,12 @@ def test_a_split_is_followed() -> None:
 def test_one_machine_keeps_the_ceiling_of_a_server_that_queues() -> None:
     """The refusals of a full queue come before its successes: the machine went down to a seventh of the ceiling."""
     store = Store(ceiling_per_s=86, queue_s=0.4)
-    result = run(Fleet(processes=8, sharing=8, share=ASSUMED), store, seconds=60, warm_s=5, seed=8)
+    fleet = Fleet(processes=8, sharing=8, share=ASSUMED)
+    result = run(fleet, store, seconds=60, warm_s=5, seed=8)
     assert result.per_s >= 0.97 * 86
     assert result.refused_share <= 0.03
+    without_the_rule = replace(fleet, law=Constants(dip_late_s=math.inf))
+    assert run(without_the_rule, store, seconds=60, warm_s=5, seed=8).per_s <= 0.8 * 86
 
 
 def test_refusals_that_cost_the_ceiling_leave_most_of_it() -> None:
