@@ -241,7 +241,7 @@ def _neighbours(options: argparse.Namespace) -> None:
         ("1 hot prefix of 16", prefixes, Fleet(callers=15, prefixes=range(1, 16), pause_s=0.05), Fleet(callers=16)),
         ("1 hot blob of 1000", blobs, Fleet(callers=4, blobs=1000, pause_s=0.05), Fleet(callers=16, blobs=1)),
     ):
-        for processes, sharing in ((8, 1), (8, 8), (64, 8)):
+        for processes, sharing in ((8, 1), (8, 8)):
             cold, hot = (replace(fleet, processes=processes, sharing=sharing) for fleet in (cold, hot))
             without = run_together([cold], service, seconds=40, warm_s=10, seed=options.seed)[0]
             both = run_together([cold, hot], service, seconds=40, warm_s=10, seed=options.seed, same_processes=True)

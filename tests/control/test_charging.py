@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 
 import pytest
 
 from resilient_io.control import charging, evidence, law
 from resilient_io.control.charging import Outcome
-from resilient_io.control.evidence import Blobs
-from resilient_io.control.scopes import scope_path
+from resilient_io.control.evidence import Family
+from resilient_io.control.law import Record
+from resilient_io.control.scopes import ScopePath, scope_path
 
 PATH = scope_path(endpoint="https://a.blob.test", account="a", bucket="c", prefix="train", op_class="read")
 PREFIX = len(PATH.levels()) - 1
@@ -31,37 +33,72 @@ class Level:
         self.told.append("dropped")
 
 
-def seen(**refusals: int) -> Blobs:
-    """Fifty requests of each blob, so many of them refused."""
-    blobs: Blobs = OrderedDict()
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One level of the path: its record, and what is known of those below it."""
+
+    rate: Record
+    below: Family
+
+
+def places(path: ScopePath = PATH, *, limited: str = "", below: dict[str, Family] | None = None) -> list[Place]:
+    """Return the levels of a path; `limited` and `below` are keyed by the end of a level's key."""
+    found = []
+    for key in path.levels():
+        rate = law.fresh(0.0)
+        if limited and key.endswith(limited):
+            rate[law.LIMITED], rate[law.RATE] = 1.0, 100.0
+        families = [family for end, family in (below or {}).items() if key.endswith(end)]
+        found.append(Place(rate, families[0] if families else OrderedDict()))
+    return found
+
+
+def seen(**refusals: int) -> Family:
+    """Fifty requests of each member, so many of them refused."""
+    family: Family = OrderedDict()
     for name, count in refusals.items():
         for number in range(50):
-            evidence.note(blobs, name, 0.0, refused=number < count)
-    return blobs
+            evidence.note(family, name, 0.0, refused=number < count)
+    return family
+
+
+def charged(levels: list[Place], path: ScopePath = PATH, said: str | None = None, blob: str = "") -> int:
+    return charging.whose(levels, path, said, Outcome.REFUSED, blob, 0.0)
 
 
 def test_what_the_service_says_decides() -> None:
-    hot = seen(hot=40, a=0, b=0)
-    assert charging.whose(PATH, "account", Outcome.REFUSED, hot, "hot", 0.0) == PATH.index_of("account")
+    hot = {"|train|read": seen(hot=40, a=0, b=0)}
+    assert charged(places(below=hot), said="account", blob="hot") == PATH.index_of("account")
 
 
 def test_without_a_word_it_is_the_prefix() -> None:
-    assert charging.whose(PATH, None, Outcome.REFUSED, OrderedDict(), "", 0.0) == PREFIX
-    assert charging.whose(PATH, None, Outcome.REFUSED, seen(a=5, b=5, c=5), "a", 0.0) == PREFIX
+    assert charged(places()) == PREFIX
+    assert charged(places(below={"|train|read": seen(a=5, b=5, c=5)}), blob="a") == PREFIX
 
 
 def test_a_blob_that_is_refused_far_more_than_the_others_pays_itself() -> None:
     """One past the levels of the path, and the last one of the path of the blob."""
     hot = seen(hot=40, a=0, b=0)
-    assert charging.whose(PATH, None, Outcome.REFUSED, hot, "hot", 0.0) == PREFIX + 1
+    assert charged(places(below={"|train|read": hot}), blob="hot") == PREFIX + 1
     narrow = PATH.of_blob("hot")
-    assert charging.whose(narrow, None, Outcome.REFUSED, hot, "hot", 0.0) == len(narrow.levels()) - 1
-    assert charging.whose(narrow, None, Outcome.REFUSED, seen(hot=5, a=5, b=5), "hot", 0.0) == PREFIX
+    assert charged(places(narrow, below={"|train|read": hot}), narrow, blob="hot") == len(narrow.levels()) - 1
+
+
+def test_a_limit_above_that_is_known_stands_for_more() -> None:
+    """The bucket is limited, and nothing speaks for this prefix alone."""
+    assert charged(places(limited="|c|read")) == PREFIX - 1
+
+
+def test_levels_that_are_left_out_change_nothing() -> None:
+    """The simulation of one prefix keeps the last level only."""
+    assert charged(places()[-1:]) == 0
+    assert charged(places()[-1:], said="account") == 0
 
 
 @pytest.mark.parametrize("outcome", [Outcome.SUSPECTED, Outcome.DROPPED])
 def test_what_is_no_refusal_is_no_evidence(outcome: Outcome) -> None:
-    assert charging.whose(PATH, None, outcome, seen(hot=40, a=0, b=0), "hot", 0.0) == PREFIX
+    levels = places(below={"|train|read": seen(hot=40, a=0, b=0)})
+    assert charging.whose(levels, PATH, None, outcome, "hot", 0.0) == PREFIX
 
 
 @pytest.mark.parametrize(
@@ -81,7 +118,7 @@ def test_a_new_level_pays_beside_those_of_the_path() -> None:
 
 
 def test_a_new_level_knows_what_came_through() -> None:
-    blobs: Blobs = OrderedDict()
+    blobs: Family = OrderedDict()
     for step in range(100):
         evidence.note(blobs, "hot", step / 10, refused=False)
     rate = law.fresh(10.0)

@@ -130,11 +130,11 @@ def test_a_scan_under_an_account_limit_that_says_so_limits_no_prefix() -> None:
     assert result.refused_share <= 0.03
 
 
-@pytest.mark.xfail(strict=True, reason="without a word of the service each prefix is charged for itself")
-def test_a_scan_under_an_account_limit_that_says_nothing_limits_no_prefix() -> None:
-    """Two hundred prefixes are refused a little each: that is the account, and no prefix has done anything."""
+def test_a_scan_under_an_account_limit_that_says_nothing_limits_next_to_no_prefix() -> None:
+    """Two hundred prefixes are refused a little each: that is not theirs. The first few pay before that is known."""
     result, prefixes = _scan(says_account=False)
-    assert prefixes == []
+    assert len(prefixes) <= 5
+    assert result.per_s >= 0.95 * 400
     assert result.refused_share <= 0.03
 
 
