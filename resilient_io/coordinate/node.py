@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, Final, Protocol
 
 from resilient_io.control import joining, law, turns
-from resilient_io.control.law import COUNT, IN_FLIGHT, LIMITED, RATE, Record
+from resilient_io.control.law import COUNT, IN_FLIGHT, LIMITED, Record
 from resilient_io.control.law_record import ASSUMED, CHALLENGE
 from resilient_io.coordinate.fleet import Job, share_of
 from resilient_io.coordinate.pace import UNSURE
@@ -139,6 +139,9 @@ class NodePace:
         self._mine += sent - succeeded
         if is_open:
             law.on_open(self._rec, at, sent, succeeded)
+            self._table.renew(now)
+            if self._slot is not None and not self._slot.is_mine():
+                self._attached(now)
             self._show(at)
         else:  # another process met the limit meanwhile
             self._stepped(now, _add, sent, succeeded)
@@ -276,6 +279,8 @@ class NodePace:
         """Lock the slot and bring its record here, unless this process is alone, or held up for a moment."""
         if now < self._alone_until:
             return _Where.ALONE
+        if join or now - self._counted_at > _COUNT_S:
+            self._table.renew(now)
         slot = self._slot
         if slot is None or not slot.lock():
             if slot is not None and slot.is_mine() and self._held_up_for(now) < _GRACE_S:
@@ -365,10 +370,9 @@ class NodePace:
         rec[:] = slot.read(now)
         if rec[LIMITED] != 0.0:
             others = sum(joining.is_live(row, now) for row in slot.rows())
-            rec[RATE] = max(law.LAW.rate_min, rec[RATE] / (1.0 + others))
-            rec[law.TOKENS] = min(rec[law.TOKENS], 1.0)
-            rec[COUNT] = 0.0
-        rec[IN_FLIGHT] = self._mine
+            joining.part(rec, 1.0 + others, self._mine, now)
+        else:
+            rec[IN_FLIGHT] = self._mine
 
 
 def _add(rec: Record, now: float, sent: int, succeeded: int) -> None:
