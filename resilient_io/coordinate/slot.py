@@ -190,6 +190,11 @@ class Slot:
             return
         ROW.pack_into(self._map, at, self._table.owner, *row)
 
+    @property
+    def has_row(self) -> bool:
+        """Say whether this process has a row, as far as it knows."""
+        return self._row_at is not None
+
     def release_row(self) -> None:
         """Give the row up."""
         at, self._row_at = self._row_at, None

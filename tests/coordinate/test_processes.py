@@ -25,7 +25,7 @@ from resilient_io.drive.urls import scope_of_url
 from resilient_io.policy import Policy
 from resilient_io.testing import Ceiling, Exchange, FaultPlan, FaultServer, Latency
 
-from .worker import NOBODY
+from .worker import NOBODY, OBJECTS
 
 pytestmark = pytest.mark.wire
 
@@ -61,7 +61,7 @@ class Job:
         assert line == "ready\n", process.communicate()[1]
 
     def begin(self) -> None:
-        """Let all go at once."""
+        """Let all go at once; the second time, let all come to an end."""
         for process in self.processes:
             assert process.stdin is not None
             process.stdin.write("go\n")
@@ -112,7 +112,7 @@ def start(fault_server: Callable[..., FaultServer], folder: Path) -> Iterator[St
         ceiling = Ceiling(rate_per_s=ceiling_per_s, burst_s=1.0)
         server = fault_server(FaultPlan(ceilings=(ceiling,), latency=Latency(base_s=0.01)))
         for rank in range(6):
-            server.fill("bucket", count=250, size_bytes=10, key=f"train/p{rank}-" + "{}")
+            server.fill("bucket", count=OBJECTS, size_bytes=10, key=f"train/p{rank}-" + "{}")
         jobs.append(Job(server, where, **environment))
         return jobs[-1]
 
@@ -309,20 +309,21 @@ def replaced(path: Path) -> None:
     other.replace(path)
 
 
-@pytest.mark.parametrize(
-    ("spoil", "operations"), [(scribbled, 90), (zeroed, 250), (grown, 60), (removed, 200), (replaced, 200)]
-)
-def test_a_table_that_is_spoilt_under_way(start: Start, spoil: Callable[[Path], None], operations: int) -> None:
+@pytest.mark.parametrize("spoil", [scribbled, zeroed, grown, removed, replaced])
+def test_a_table_that_is_spoilt_under_way(start: Start, spoil: Callable[[Path], None]) -> None:
     """Nothing is lost, nobody dies, and soon all share one table again; who notices warns once."""
     job = start()
     for _ in range(3):
-        job.add(operations)
+        job.add(1_000_000)
     job.begin()
     wait_for(lambda: job.slot.is_limited())
+    path = Table(job.folder).path
+    before = path.stat().st_ino
     job.server.set_rate(1e6)
-    spoil(Table(job.folder).path)
-    assert [job.done(rank) for rank in range(3)] == [operations] * 3
-    assert job.members() == 3
+    spoil(path)
+    wait_for(lambda: job.members() == 3 and (spoil not in (removed, replaced) or path.stat().st_ino != before))
+    job.begin()
+    assert sum(job.done(rank) for rank in range(3)) == len(served(job.server.log()))
     warned = [len(warnings_of(stderr)) for stderr in job.end()]
     assert max(warned) <= 1
     assert sum(warned) == (3 if spoil in (removed, replaced) else 0)

@@ -3,7 +3,8 @@
     python worker.py URL RANK THREADS OPERATIONS [ACTION]
 
 It says "ready" when it has imported all, begins when it is told a line, and says "done" and the number of operations
-that ended well. Each object's name begins with its rank, so that the server's log tells whose a request was.
+that ended well: so many, or fewer if it is told another line before. Each object's name begins with its rank, so that
+the server's log tells whose a request was.
 ACTION is done after the imports: "as-nobody" gives up the rights of root.
 """
 
@@ -21,6 +22,7 @@ from urllib.parse import urlsplit
 import resilient_io as rio
 
 NOBODY = 65534
+OBJECTS = 250
 
 
 class Reader:
@@ -46,7 +48,7 @@ class Reader:
         raise RuntimeError("refused a thousand times")
 
 
-def work(url: str, rank: str, threads: int, operations: int) -> int:
+def work(url: str, rank: str, threads: int, operations: int, stop: threading.Event) -> int:
     """Do the operations and return how many ended well."""
     numbers, done, lock = iter(range(operations)), [], threading.Lock()
 
@@ -55,9 +57,9 @@ def work(url: str, rank: str, threads: int, operations: int) -> int:
         while True:
             with lock:
                 number = next(numbers, None)
-            if number is None:
+            if number is None or stop.is_set():
                 return
-            reader.read(number)
+            reader.read(number % OBJECTS)
             done.append(number)
 
     crew = [threading.Thread(target=toil) for _ in range(threads)]
@@ -74,8 +76,10 @@ def main(url: str, rank: str, threads: str, operations: str, action: str = "") -
         os.setuid(NOBODY)
     print("ready", flush=True)
     sys.stdin.readline()
-    print("done", work(url, rank, int(threads), int(operations)), flush=True)
-    sys.stdin.read()  # its row stays until it is told to go
+    stop = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.readline(), stop.set()), daemon=True).start()
+    print("done", work(url, rank, int(threads), int(operations), stop), flush=True)
+    stop.wait()  # its row stays until it is told to go
 
 
 if __name__ == "__main__":
