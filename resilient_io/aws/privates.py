@@ -185,6 +185,16 @@ def forget_connections(client: Any) -> None:
         credentials._refresh_lock = threading.Lock()
 
 
+def expire_credentials(client: Any, token: str | None) -> None:
+    """Have credentials that renew themselves do so before the next signature, unless `token` is not theirs any more.
+
+    Nothing for others. Many requests may learn at once that a token ran out: only the first one ends it.
+    """
+    credentials: Any = getattr(client._request_signer, "_credentials", None)
+    if getattr(credentials, "_expiry_time", None) is not None and credentials._token == token:
+        credentials._expiry_time = credentials._time_fetcher()
+
+
 def sync_client_factory(session: Any) -> tuple[str, Callable[..., Any]]:
     """Return the name and the function with which a botocore session makes a client."""
     return "create_client", session.create_client
