@@ -24,7 +24,19 @@ from typing import Any, NoReturn
 from botocore.exceptions import ClientError
 
 from resilient_io import policy as policies
-from resilient_io.aws import credentials, deleting, faults, hedged, keys, lost, privates, splice, streams, timestamps, transfer
+from resilient_io.aws import (
+    credentials,
+    deleting,
+    faults,
+    hedged,
+    keys,
+    lost,
+    privates,
+    splice,
+    streams,
+    timestamps,
+    transfer,
+)
 from resilient_io.aws.errors import annotated, unless_an_echo, waited_too_long
 from resilient_io.drive.call import Call
 from resilient_io.drive.gate import WaitedTooLong
