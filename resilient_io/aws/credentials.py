@@ -1,4 +1,4 @@
-"""Credentials that have run out, and the HEAD that cannot say so.
+"""Credentials: where new ones come from, those that have run out, and the HEAD that cannot say so.
 
 S3 answers a HEAD with a bare 400 or 403: the same whether the token ran out, the clock is wrong or access is denied. A
 GET of one byte says which.
@@ -6,7 +6,9 @@ GET of one byte says which.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -14,6 +16,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from resilient_io.aws import faults, privates
 from resilient_io.classify.fault import FaultKind
 from resilient_io.drive.call import Call
+from resilient_io.drive.runtime import runtime
+from resilient_io.drive.tokens import Issuer
+from resilient_io.policy import Policy
 
 # What a HEAD takes of its own parameters into the GET that is asked instead.
 _SAME: Final = frozenset(
@@ -28,6 +33,33 @@ _MUTE: Final = frozenset({"400", "403"})
 # An empty object has no first byte: the GET was allowed.
 _ALLOWED: Final = frozenset({"InvalidRange", "416"})
 _TELLING: Final = frozenset({FaultKind.AUTH, FaultKind.FATAL})
+
+
+def ask_with_care(client: Any, policy: Callable[[], Policy]) -> None:
+    """Have credentials that renew themselves ask their source within a scope of its own, spread over the processes."""
+    credentials = privates.renewing_credentials(client)
+    if credentials is None:
+        return
+    issuer: Issuer[Any] = Issuer(
+        privates.issuer_of(credentials), policy, lambda: privates.held_credentials(credentials)
+    )
+    wrap = _renewed_async if privates.is_async(client) else _renewed
+    privates.wrap_renewal(credentials, functools.partial(wrap, issuer), runtime().gate.draw())
+
+
+def _renewed(issuer: Issuer[Any], fetch: Callable[[], Any]) -> Callable[[], Any]:
+    return lambda: issuer.ask(fetch)
+
+
+def _renewed_async(issuer: Issuer[Any], fetch: Callable[[], Any]) -> Callable[[], Any]:
+    async def fetched() -> Any:
+        found = fetch()
+        return await found if inspect.isawaitable(found) else found
+
+    async def renewed() -> Any:
+        return await issuer.ask_async(fetched)
+
+    return renewed
 
 
 def renew(client: Any, call: Call, request: Any) -> None:

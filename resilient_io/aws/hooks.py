@@ -112,6 +112,7 @@ def _hook(client: Any, overlay: Mapping[str, object]) -> None:
         _hook_sync(done)
         transfer.carry(done)
     _widen_pool(done)
+    credentials.ask_with_care(client, lambda: policies.resolve(done.overlay))
     client.__dict__[_MARK] = done
     _hardened.add(client)
 
