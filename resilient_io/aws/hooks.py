@@ -21,8 +21,22 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from botocore.exceptions import ClientError
+
 from resilient_io import policy as policies
-from resilient_io.aws import deleting, faults, hedged, keys, lost, privates, splice, streams, timestamps, transfer
+from resilient_io.aws import (
+    credentials,
+    deleting,
+    faults,
+    hedged,
+    keys,
+    lost,
+    privates,
+    splice,
+    streams,
+    timestamps,
+    transfer,
+)
 from resilient_io.aws.errors import annotated, unless_an_echo, waited_too_long
 from resilient_io.drive.call import Call
 from resilient_io.drive.gate import WaitedTooLong
@@ -98,6 +112,7 @@ def _hook(client: Any, overlay: Mapping[str, object]) -> None:
         _hook_sync(done)
         transfer.carry(done)
     _widen_pool(done)
+    credentials.ask_with_care(client, lambda: policies.resolve(done.overlay))
     client.__dict__[_MARK] = done
     _hardened.add(client)
 
@@ -231,6 +246,7 @@ def _outcome(call: Call, error: Exception) -> Exception:
         return error
     if isinstance(error, WaitedTooLong):
         error = waited_too_long(call)
+    credentials.unsigned(error, call)
     annotated(error, call)
     if call.give_up is None or not call.hides_the_truth():
         return error
@@ -281,7 +297,7 @@ def _hook_sync(done: Hardening) -> None:
     make_api_call, create_request = client._make_api_call, endpoint.create_request
     get_response = endpoint._get_response
 
-    def call_once(operation_name: str, api_params: Mapping[str, Any]) -> Any:
+    def call_once(operation_name: str, api_params: Mapping[str, Any], probing: bool = False) -> Any:
         if done.pid != os.getpid():
             _renew_after_fork(done)
         call = _begin(done, operation_name, api_params)
@@ -305,14 +321,29 @@ def _hook_sync(done: Hardening) -> None:
             answer = _looked_up(call, lost.look_for(call, error, api_params, written), client._make_api_call)
             if answer is not None:
                 return answer
+            probe = None if probing else credentials.probe_for(operation_name, api_params, error)
+            if probe is not None:
+                refusal = refusal_of(*probe)
+                if refusal is None:
+                    return call_once(operation_name, api_params, probing=True)
+                error = credentials.told(error, refusal, call)
             seen = _outcome(call, error)
             if seen is error:
-                raise
+                raise error
             raise seen from error
         finally:
             _call.reset(token)
             if call is not None:
                 call.close()
+
+    def refusal_of(operation_name: str, api_params: Mapping[str, Any]) -> ClientError | None:
+        try:
+            answer = call_once(operation_name, api_params, probing=True)
+        except ClientError as refusal:
+            return None if credentials.is_allowed(refusal) else refusal
+        if "Body" in answer:
+            answer["Body"].close()
+        return None
 
     def admitted_request(params: Any, operation_model: Any = None) -> Any:
         call = _call.get()
@@ -330,6 +361,7 @@ def _hook_sync(done: Hardening) -> None:
             # Parsing stands outside botocore's own try: hand it on as what it is, a failed attempt.
             answer, error = None, raised
         _note(call, answer, error, operation_model.has_streaming_output, request)
+        credentials.renew(done.client, call, request)
         return answer, error
 
     def decide(response: Any = None, **rest: Any) -> Any:
@@ -391,7 +423,7 @@ def _hook_async(done: Hardening) -> None:
     make_api_call, create_request = client._make_api_call, endpoint.create_request
     get_response = endpoint._get_response
 
-    async def call_once(operation_name: str, api_params: Mapping[str, Any]) -> Any:
+    async def call_once(operation_name: str, api_params: Mapping[str, Any], probing: bool = False) -> Any:
         if done.pid != os.getpid():
             _refuse_after_fork()
         call = _begin(done, operation_name, api_params)
@@ -416,14 +448,29 @@ def _hook_async(done: Hardening) -> None:
             answer = await _looked_up_async(call, look, client._make_api_call)
             if answer is not None:
                 return answer
+            probe = None if probing else credentials.probe_for(operation_name, api_params, error)
+            if probe is not None:
+                refusal = await refusal_of(*probe)
+                if refusal is None:
+                    return await call_once(operation_name, api_params, probing=True)
+                error = credentials.told(error, refusal, call)
             seen = _outcome(call, error)
             if seen is error:
-                raise
+                raise error
             raise seen from error
         finally:
             _call.reset(token)
             if call is not None:
                 call.close()
+
+    async def refusal_of(operation_name: str, api_params: Mapping[str, Any]) -> ClientError | None:
+        try:
+            answer = await call_once(operation_name, api_params, probing=True)
+        except ClientError as refusal:
+            return None if credentials.is_allowed(refusal) else refusal
+        if "Body" in answer:
+            answer["Body"].close()
+        return None
 
     async def admitted_request(params: Any, operation_model: Any = None) -> Any:
         call = _call.get()
@@ -440,6 +487,7 @@ def _hook_async(done: Hardening) -> None:
         except Exception as raised:
             answer, error = None, raised
         _note(call, answer, error, operation_model.has_streaming_output, request)
+        credentials.renew(done.client, call, request)
         return answer, error
 
     async def decide(response: Any = None, **rest: Any) -> Any:

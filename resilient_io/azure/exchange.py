@@ -202,6 +202,8 @@ class Exchange:
         gave_up = call.gave_up(cause)
         if call.operation.surface is Surface.FILESYSTEM:
             raise gave_up from cause
+        if call.verdict is not None and call.verdict.kind is FaultKind.AUTH:
+            raise errors.unauthorized(call, http, faults.code_of(http))
         verdict, status = call.verdict, http.status_code
         if (
             verdict is not None
