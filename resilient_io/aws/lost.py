@@ -151,7 +151,11 @@ class _Completion:
             return None
         parts = (self.params.get("MultipartUpload") or {}).get("Parts") or ()
         wanted = etag_of_parts([str(part.get("ETag", "")) for part in parts])
-        if not isinstance(found, Mapping) or wanted is None or str(found.get("ETag", "")).strip('"') != wanted:
+        if not isinstance(found, Mapping) or wanted is None:
+            return None
+        if str(found.get("ETag", "")).strip('"') != wanted:
+            if self.call.judged_as.endswith("-IfNoneMatch") and _is_plain(found):
+                _end_as_refused(self.call, self.error)
             return None
         place = {name: self.params[name] for name in ("Bucket", "Key")}
         return _answer_from(found, Location=f"/{place['Bucket']}/{place['Key']}", **place)
@@ -191,14 +195,18 @@ class _Put:
 def _digests(content: bytes, found: Answer) -> Iterator[tuple[str, str]]:
     """Give the digests that are known of an object, beside our own."""
     etag = str(found.get("ETag", "")).strip('"')
-    is_plain = found.get("ServerSideEncryption") in (None, "AES256") and not found.get("SSECustomerAlgorithm")
-    if is_plain and is_md5(etag):
+    if _is_plain(found) and is_md5(etag):
         yield hashlib.md5(content, usedforsecurity=False).hexdigest(), etag
     if found.get("ChecksumType", "FULL_OBJECT") != "FULL_OBJECT":
         return
     for name, digest in _CHECKSUMS.items():
         if found.get(name):
             yield base64.b64encode(digest(content)).decode(), str(found[name])
+
+
+def _is_plain(found: Answer) -> bool:
+    """Say whether an object's ETag is made of MD5s: not that of one encrypted with a key of KMS or of the customer."""
+    return found.get("ServerSideEncryption") in (None, "AES256") and not found.get("SSECustomerAlgorithm")
 
 
 _CHECKSUMS: Final[Mapping[str, Callable[[bytes], bytes]]] = {

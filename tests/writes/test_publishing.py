@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import gzip
@@ -279,6 +280,27 @@ def test_a_file_collected_unclosed_is_published_as_stock_does(store: Any) -> Non
     pickle.dump({"step": 1}, store.fs.open(store.path("x"), "wb"))
     gc.collect()
     assert pickle.loads(store.content_of("x")) == {"step": 1}
+
+
+def test_a_file_collected_on_the_loop_that_would_send_it_is_published_too(store: Any) -> None:
+    """The collector strikes in any thread; there the file would wait for itself."""
+
+    async def collect() -> None:
+        gc.collect()
+
+    file = store.fs.open(store.path("x"), "wb")
+    file.write(b"whole")
+    file.itself = file
+    gc.disable()
+    try:
+        del file
+        asyncio.run_coroutine_threadsafe(collect(), store.fs.loop).result(10)
+    finally:
+        gc.enable()
+    for thread in threading.enumerate():
+        if thread.name == "resilient-io-close":
+            thread.join(10)
+    assert store.content_of("x") == b"whole"
 
 
 def test_a_file_collected_while_an_exception_ends_its_function_is_no_half_file(store: Any) -> None:
