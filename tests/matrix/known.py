@@ -9,8 +9,6 @@ from .cells import Cell
 
 _CLIENT_BODY = "the body of a hardened boto3 client is not resumed, nor compared with what was asked for"
 _RANGE = "a range answered by other bytes than were asked for ends in an SDK error, or in short data"
-_LOST_CREATE = "a create-only write whose answer was lost is reported as ambiguous instead of looked up"
-_LOST_COMMIT = "a commit whose answer was lost is reported as ambiguous instead of looked up"
 
 
 def _each(*axes: str) -> list[str]:
@@ -33,14 +31,6 @@ KNOWN: dict[str, str] = {
     ),
     **dict.fromkeys(_each("azure|azure-aio", "read|read range|read parts", "short 206", "always"), _RANGE),
     **dict.fromkeys(_each("adlfs", "read|read range", "short 206", "always"), _RANGE),
-    **dict.fromkeys(_each("*", "create", "reset after|500 after", "once"), _LOST_CREATE),
-    **dict.fromkeys(
-        _each("*", "create what is there", "reset before|reset after|stall|500|500 after|empty 200", "once"),
-        _LOST_CREATE,
-    ),
-    **dict.fromkeys(
-        _each("boto3|s3fs", "upload, commit", "reset after|truncate|early end|500 after", "once"), _LOST_COMMIT
-    ),
 }
 
 
