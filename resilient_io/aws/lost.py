@@ -10,6 +10,7 @@ import base64
 import hashlib
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -108,6 +109,34 @@ def look_for(call: Call, error: Exception, params: Params, written: Written | No
         asked = {**_place(params), "ChecksumMode": "ENABLED"}
         return Look(request=("HeadObject", asked), settled=_Put(call, error, params, written).settled)
     return None
+
+
+def settled(look: Look | None, send: Callable[..., Any], inside: AbstractContextManager[Any]) -> Any:
+    """Look, `inside` a block; return the answer of a write that turns out to have happened, or None."""
+    if look is None or look.request is None:
+        return look.settled(None) if look is not None else None
+    with inside:
+        try:
+            found = send(*look.request)
+            if "Body" in found:
+                found = {**found, "Body": found["Body"].read()}
+        except Exception as error:
+            found = error
+    return look.settled(found)
+
+
+async def settled_async(look: Look | None, send: Callable[..., Any], inside: AbstractContextManager[Any]) -> Any:
+    """Do as `settled` does, with an async client."""
+    if look is None or look.request is None:
+        return look.settled(None) if look is not None else None
+    with inside:
+        try:
+            found = await send(*look.request)
+            if "Body" in found:
+                found = {**found, "Body": await found["Body"].read()}
+        except Exception as error:
+            found = error
+    return look.settled(found)
 
 
 def _place(params: Params) -> dict[str, Any]:
