@@ -83,7 +83,7 @@ class PublishedWhole:
         return True
 
     def _is_collected_on_its_loop(self) -> bool:
-        """Say whether the collector has struck in the thread that would send."""
+        """Say whether the file ends in the thread that would send it."""
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:
@@ -93,7 +93,7 @@ class PublishedWhole:
     def _close_elsewhere(self) -> None:
         """Close the file in a thread of its own: the one of the loop would wait for itself."""
         with contextlib.suppress(AttributeError, ValueError):
-            # The buffer is collected together with the file, and closed by its own finalizer.
+            # Collected in a cycle, the buffer may be closed by its own finalizer, soon or already.
             self.buffer = io.BytesIO(self.buffer.getvalue())
             self.buffer.seek(0, io.SEEK_END)
         threading.Thread(target=self._close_quietly, name="resilient-io-close").start()

@@ -282,21 +282,15 @@ def test_a_file_collected_unclosed_is_published_as_stock_does(store: Any) -> Non
     assert pickle.loads(store.content_of("x")) == {"step": 1}
 
 
-def test_a_file_collected_on_the_loop_that_would_send_it_is_published_too(store: Any) -> None:
-    """The collector strikes in any thread; there the file would wait for itself."""
+def test_a_file_let_go_on_the_loop_that_would_send_it_is_published_too(store: Any) -> None:
+    """The last reference goes in any thread; there the file would wait for itself."""
+    held = [store.fs.open(store.path("x"), "wb")]
+    held[0].write(b"whole")
 
-    async def collect() -> None:
-        gc.collect()
+    async def let_go() -> None:
+        held.clear()
 
-    file = store.fs.open(store.path("x"), "wb")
-    file.write(b"whole")
-    file.itself = file
-    gc.disable()
-    try:
-        del file
-        asyncio.run_coroutine_threadsafe(collect(), store.fs.loop).result(10)
-    finally:
-        gc.enable()
+    asyncio.run_coroutine_threadsafe(let_go(), store.fs.loop).result(10)
     for thread in threading.enumerate():
         if thread.name == "resilient-io-close":
             thread.join(10)
