@@ -15,8 +15,8 @@ from __future__ import annotations
 import functools
 import os
 import weakref
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -255,41 +255,18 @@ def _outcome(call: Call, error: Exception) -> Exception:
     return gave_up if call.operation.surface is Surface.FILESYSTEM else unless_an_echo(error, call)
 
 
-def _looking(call: Call) -> AbstractContextManager[Any]:
+@contextmanager
+def _looking(call: Call) -> Iterator[None]:
     """Send what is sent inside as a request of its own, which neither counts as this call nor fails for it."""
-    stack = ExitStack()
-    stack.callback(_call.reset, _call.set(None))
-    stack.enter_context(made_current(call.lookup()))
-    return stack
+    token = _call.set(None)
+    try:
+        with made_current(call.lookup()):
+            yield
+    finally:
+        _call.reset(token)
 
 
 # -- sync --------------------------------------------------------------------------------------------
-
-
-def _by_key(call: Call, answer: Any, params: Mapping[str, Any], send: Callable[..., Any]) -> Any:
-    """Ask again for the keys of a bulk delete that were refused, until none is or the call gives up."""
-    rounds = deleting.Keys(params)
-    while rounds.refused(call, answer):
-        delay_s = call.decide()
-        if delay_s is None:
-            break
-        runtime().clock.sleep(delay_s)
-        answer = send(call.name, rounds.turn_to_refused(call, answer))
-    return rounds.whole(answer)
-
-
-def _looked_up(call: Call, look: lost.Look | None, send: Callable[..., Any]) -> Any:
-    """Return the answer of a write that turns out to have happened, or None."""
-    if look is None or look.request is None:
-        return look.settled(None) if look is not None else None
-    with _looking(call):
-        try:
-            found = send(*look.request)
-            if "Body" in found:
-                found = {**found, "Body": found["Body"].read()}
-        except Exception as error:
-            found = error
-    return look.settled(found)
 
 
 def _hook_sync(done: Hardening) -> None:
@@ -310,7 +287,7 @@ def _hook_sync(done: Hardening) -> None:
         try:
             answer = make_api_call(operation_name, api_params)
             if call is not None and operation_name == "DeleteObjects":
-                answer = _by_key(call, answer, api_params, make_api_call)
+                answer = deleting.by_key(call, answer, api_params, make_api_call)
             answer = _checked(call, answer)
             if call is None or not _is_body_for_the_caller(operation_name):
                 return answer
@@ -318,7 +295,8 @@ def _hook_sync(done: Hardening) -> None:
         except Exception as error:
             if call is None:
                 raise
-            answer = _looked_up(call, lost.look_for(call, error, api_params, written), client._make_api_call)
+            look = lost.look_for(call, error, api_params, written)
+            answer = lost.settled(look, client._make_api_call, _looking(call))
             if answer is not None:
                 return answer
             probe = None if probing else credentials.probe_for(operation_name, api_params, error)
@@ -394,30 +372,6 @@ def _register_decision(done: Hardening, decide: Callable[..., Any]) -> None:
 # -- async -------------------------------------------------------------------------------------------
 
 
-async def _by_key_async(call: Call, answer: Any, params: Mapping[str, Any], send: Callable[..., Any]) -> Any:
-    rounds = deleting.Keys(params)
-    while rounds.refused(call, answer):
-        delay_s = call.decide()
-        if delay_s is None:
-            break
-        await runtime().clock.sleep_async(delay_s)
-        answer = await send(call.name, rounds.turn_to_refused(call, answer))
-    return rounds.whole(answer)
-
-
-async def _looked_up_async(call: Call, look: lost.Look | None, send: Callable[..., Any]) -> Any:
-    if look is None or look.request is None:
-        return look.settled(None) if look is not None else None
-    with _looking(call):
-        try:
-            found = await send(*look.request)
-            if "Body" in found:
-                found = {**found, "Body": await found["Body"].read()}
-        except Exception as error:
-            found = error
-    return look.settled(found)
-
-
 def _hook_async(done: Hardening) -> None:
     client, endpoint = done.client, privates.endpoint_of(done.client)
     make_api_call, create_request = client._make_api_call, endpoint.create_request
@@ -436,7 +390,7 @@ def _hook_async(done: Hardening) -> None:
         try:
             answer = await make_api_call(operation_name, api_params)
             if call is not None and operation_name == "DeleteObjects":
-                answer = await _by_key_async(call, answer, api_params, make_api_call)
+                answer = await deleting.by_key_async(call, answer, api_params, make_api_call)
             answer = _checked(call, answer)
             if call is None or not _is_body_for_the_caller(operation_name):
                 return answer
@@ -445,7 +399,7 @@ def _hook_async(done: Hardening) -> None:
             if call is None:
                 raise
             look = lost.look_for(call, error, api_params, written)
-            answer = await _looked_up_async(call, look, client._make_api_call)
+            answer = await lost.settled_async(look, client._make_api_call, _looking(call))
             if answer is not None:
                 return answer
             probe = None if probing else credentials.probe_for(operation_name, api_params, error)

@@ -21,6 +21,7 @@ from fsspec.utils import stringify_path
 from resilient_io import policy as policies
 from resilient_io.azure import ending, reading
 from resilient_io.azure.clients import client_kwargs
+from resilient_io.azure.copying import Copying
 from resilient_io.azure.file import ResilientAzureBlobFile
 from resilient_io.azure.listing import Listing, unless_off
 from resilient_io.azure.whole import Source, read_blob, read_span
@@ -33,7 +34,7 @@ from resilient_io.drive.merging import cat_merged
 from resilient_io.errors import NotForkSafe
 
 
-class ResilientAzureBlobFileSystem(StartsAnew, Listing):
+class ResilientAzureBlobFileSystem(StartsAnew, Copying, Listing):
     """adlfs's filesystem: same URLs, options, classes and errors; throttling is survived and shared.
 
     `resilience` holds policy fields, a preset's name, JSON, or False (stock behaviour). It is JSON
