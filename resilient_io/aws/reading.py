@@ -87,7 +87,7 @@ class _Whole:
                 await self._rest
             else:
                 # A later answer may tell the size that the first did not.
-                await self._read_rest(answer, self._front.got_bytes, answer.get("ContentLength") or 0)
+                await self._read_rest(answer, self._front.got_bytes, _size_of(answer) or 0)
         except BaseException:
             if self._rest is not None:
                 self._rest.cancel()
@@ -109,7 +109,7 @@ class _Whole:
         if self._rest is not None:
             # The body began anew, and the ranges beside it are of another version.
             raise Changed
-        self._answer, size_bytes = answer, answer.get("ContentLength")
+        self._answer, size_bytes = answer, _size_of(answer)
         self._landing.begin(size_bytes)
         if size_bytes is not None and self._side_by_side > 1 and size_bytes > self._block_bytes:
             self._front.beside = self._rest = asyncio.ensure_future(
@@ -146,7 +146,16 @@ class _Front:
 
 
 def _version_of(answer: Mapping[str, Any]) -> tuple[Any, Any]:
-    return answer.get("ETag"), answer.get("ContentLength")
+    return answer.get("ETag"), _size_of(answer)
+
+
+def _size_of(answer: Mapping[str, Any]) -> int | None:
+    """Return the size of the whole object, if the answer tells it; it may be a range that nobody asked for."""
+    of_range = answer.get("ContentRange")
+    if not of_range:
+        return answer.get("ContentLength")
+    size = of_range.rpartition("/")[2]
+    return int(size) if size.isdigit() else None
 
 
 async def _read_spans(

@@ -66,13 +66,12 @@ async def read_span(source: Source, span: Span, known: bytes, etag: str | None) 
 class _Whole:
     """One blob on its way. The headers of the first answer tell how much the rest is, and of which version."""
 
-    __slots__ = ("_etag", "_is_encoded", "_landing", "_rest", "_source")
+    __slots__ = ("_etag", "_landing", "_rest", "_source")
 
     def __init__(self, source: Source, landing: Landing) -> None:
         self._source = source
         self._landing = landing
         self._etag: str | None = None
-        self._is_encoded = False
         self._rest: asyncio.Task[None] | None = None
 
     async def read(self) -> None:
@@ -97,12 +96,13 @@ class _Whole:
             # No byte of an empty blob answers a range.
             self._landing.begin(0)
             return
-        if self._is_encoded:
-            await self._read_encoded(stream)
-            return
-        if self._rest is not None and stream.properties.etag != self._etag:
+        etag = stream.properties.etag
+        if self._rest is not None and etag != self._etag:
             # The first request was repeated, and the ranges beside it are of another version.
             raise ResourceModifiedError("the blob was replaced while it was being read")
+        if stream.properties.content_settings.content_encoding:
+            await self._read_encoded(stream)
+            return
         size_bytes = whole_size_of(stream)
         if self._rest is None:
             self._landing.begin(size_bytes)
@@ -110,7 +110,7 @@ class _Whole:
         await stream.readinto(slot)
         slot.must_be_full()
         if self._rest is None and slot.span.end < size_bytes:
-            await _read_spans(self._source, self._landing, Span(slot.span.end, size_bytes), self._etag)
+            await _read_spans(self._source, self._landing, Span(slot.span.end, size_bytes), etag)
 
     def _see(self, response: Any) -> None:
         """Look at the headers of an answer, before its body; the first good one begins the rest."""
@@ -118,9 +118,9 @@ class _Whole:
         size_bytes = _size_in(http.headers)
         if self._rest is not None or http.status_code not in (200, 206) or size_bytes is None:
             return
-        self._etag, self._is_encoded = http.headers.get("ETag"), bool(http.headers.get("Content-Encoding"))
-        rest = Span(self._source.first_bytes(), size_bytes)
-        if rest.start < rest.end and not self._is_encoded and self._source.side_by_side > 1:
+        rest, is_encoded = Span(self._source.first_bytes(), size_bytes), bool(http.headers.get("Content-Encoding"))
+        if rest.start < rest.end and not is_encoded and self._source.side_by_side > 1:
+            self._etag = http.headers.get("ETag")
             self._landing.begin(size_bytes)
             self._rest = asyncio.ensure_future(_read_spans(self._source, self._landing, rest, self._etag))
 
