@@ -11,6 +11,7 @@ from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError, ResourceModifiedError
 
 from resilient_io.azure import privates
+from resilient_io.azure.exchange import Glance
 from resilient_io.control.ranges import Span, blocks
 from resilient_io.drive.first import all_or_none
 from resilient_io.drive.landing import Landing, Memory, Shifted, Slot
@@ -89,7 +90,7 @@ class _Whole:
     async def _read_first(self) -> None:
         first = Span(0, self._source.first_bytes())
         try:
-            stream = await self._source.ask(first, raw_response_hook=self._see)
+            stream = await self._source.ask(first, raw_response_hook=Glance(self._see))
         except HttpResponseError as error:
             if error.status_code != 416:
                 raise
@@ -113,7 +114,10 @@ class _Whole:
             await _read_spans(self._source, self._landing, Span(slot.span.end, size_bytes), etag)
 
     def _see(self, response: Any) -> None:
-        """Look at the headers of an answer, before its body; the first good one begins the rest."""
+        """Look at the headers of an answer, before its body; the first good one begins the rest.
+
+        None may come by: where a second request was sooner, the rest is read after the first range.
+        """
         http = response.http_response
         size_bytes = _size_in(http.headers)
         if self._rest is not None or http.status_code not in (200, 206) or size_bytes is None:
