@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -11,10 +13,12 @@ from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError, ResourceModifiedError
 
 from resilient_io.azure import privates
+from resilient_io.azure.errors import DamagedBody
 from resilient_io.azure.exchange import Glance
 from resilient_io.control.ranges import Span, blocks
 from resilient_io.drive.first import all_or_none
 from resilient_io.drive.landing import Landing, Memory, Shifted, Slot
+from resilient_io.drive.whole import again_if_damaged, is_sound
 
 # The SDK joins each range before it hands it on, so what is in flight takes memory besides the whole.
 _BLOCK_BYTES: Final = 16 * 2**20
@@ -26,7 +30,7 @@ class Source:
     """A blob and how it is read: the SDK's async client of it, a version or the current one, adlfs's timeouts.
 
     `block_bytes` is the most that one request asks for, `side_by_side` the number of requests at once. `on_answer` is
-    called with the stream of each range.
+    called with the stream of each range. `strict` compares the MD5 that the service keeps of a whole blob, if it does.
     """
 
     client: Any
@@ -35,6 +39,7 @@ class Source:
     side_by_side: int
     options: Mapping[str, Any] = field(default_factory=dict)
     on_answer: Callable[[Any], None] | None = None
+    strict: bool = False
 
     async def ask(self, span: Span, **more: Any) -> Any:
         """Return the SDK's stream for a span, whose first request has been answered and read."""
@@ -51,7 +56,8 @@ class Source:
 
 async def read_blob(source: Source, landing: Landing) -> None:
     """Read a whole blob: its beginning, and beside it the rest of a large one. Raises ResourceModifiedError."""
-    await _Whole(source, landing).read()
+    path = f"{source.client.container_name}/{source.client.blob_name}"
+    await again_if_damaged(lambda: _Whole(source, landing).read(), operation="GetBlob", path=path)
 
 
 async def read_span(source: Source, span: Span, known: bytes, etag: str | None) -> bytes:
@@ -67,12 +73,14 @@ async def read_span(source: Source, span: Span, known: bytes, etag: str | None) 
 class _Whole:
     """One blob on its way. The headers of the first answer tell how much the rest is, and of which version."""
 
-    __slots__ = ("_etag", "_landing", "_rest", "_source")
+    __slots__ = ("_etag", "_landing", "_md5", "_rest", "_size_bytes", "_source")
 
     def __init__(self, source: Source, landing: Landing) -> None:
         self._source = source
         self._landing = landing
         self._etag: str | None = None
+        self._md5: str | None = None
+        self._size_bytes = 0
         self._rest: asyncio.Task[None] | None = None
 
     async def read(self) -> None:
@@ -81,6 +89,8 @@ class _Whole:
             await self._read_first()
             if self._rest is not None:
                 await self._rest
+            if self._md5 is not None and self._source.strict:
+                await self._compare(self._md5)
         except BaseException:
             if self._rest is not None:
                 self._rest.cancel()
@@ -124,9 +134,15 @@ class _Whole:
             return
         rest, is_encoded = Span(self._source.first_bytes(), size_bytes), bool(http.headers.get("Content-Encoding"))
         if rest.start < rest.end and not is_encoded and self._source.side_by_side > 1:
-            self._etag = http.headers.get("ETag")
+            self._etag, self._md5 = http.headers.get("ETag"), http.headers.get("x-ms-blob-content-md5")
+            self._size_bytes = size_bytes
             self._landing.begin(size_bytes)
             self._rest = asyncio.ensure_future(_read_spans(self._source, self._landing, rest, self._etag))
+
+    async def _compare(self, md5: str) -> None:
+        if not await is_sound(self._landing, hashlib.md5(usedforsecurity=False), base64.b64decode(md5)):
+            self._landing.forget(0, self._size_bytes)
+            raise DamagedBody("the MD5 of the whole is not the one that the service keeps of the blob")
 
     async def _read_encoded(self, stream: Any) -> None:
         """Leave it to the SDK to decode what is longer or shorter than its ranges say."""
