@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from resilient_io.aws import privates
@@ -12,7 +11,7 @@ from resilient_io.aws.errors import DamagedBody
 from resilient_io.aws.get import policy_of
 from resilient_io.aws.get import read as _read
 from resilient_io.control.ranges import Span, blocks
-from resilient_io.drive.first import all_or_none
+from resilient_io.drive.beside import Beside
 from resilient_io.drive.landing import Landing, LocalFile, Memory, Shifted, Slot, published
 from resilient_io.drive.whole import again_if_damaged, is_sound
 
@@ -51,7 +50,7 @@ async def read_span(
     if known:
         landing.put(0, known)
     rest = blocks(span.start + len(known), span.end, block_bytes)
-    await _read_spans(fs, request, Shifted(landing, span.start), rest, side_by_side, etag)
+    await Beside(side_by_side + 1).fill(rest, _filler(fs, request, Shifted(landing, span.start), etag))
     return landing.value()
 
 
@@ -63,37 +62,38 @@ class _Whole:
     All ranges carry the first answer's ETag, so that they are of one version.
     """
 
-    __slots__ = ("_answer", "_block_bytes", "_check", "_front", "_fs", "_landing", "_request", "_rest", "_side_by_side")
+    __slots__ = (
+        "_answer",
+        "_at_most_bytes",
+        "_beside",
+        "_block_bytes",
+        "_check",
+        "_front",
+        "_fs",
+        "_landing",
+        "_request",
+    )
 
     def __init__(self, fs: Any, request: Request, landing: Landing, block_bytes: int, side_by_side: int) -> None:
         self._fs = fs
         self._request = request
         self._landing = landing
         self._block_bytes = block_bytes
-        self._side_by_side = side_by_side
-        self._front: _Front = _Front(landing)
+        self._at_most_bytes = block_bytes if side_by_side > 1 else None
+        self._beside = Beside(side_by_side)
+        self._front = _Front(landing, self._beside)
         self._answer: Mapping[str, Any] | None = None
-        self._rest: asyncio.Task[Any] | None = None
         self._check: tuple[Any, bytes] | None = None
 
     async def read(self) -> None:
         """Read all of it into the landing."""
-        at_most_bytes = self._block_bytes if self._side_by_side > 1 else None
-        try:
-            answer = await _read(
-                self._fs, self._request, self._front, at_most_bytes=at_most_bytes, on_answer=self._begin
-            )
-            if self._rest is not None:
-                await self._rest
-                await self._compare()
-            else:
-                # A later answer may tell the size that the first did not.
-                await self._read_rest(answer, self._front.got_bytes, _size_of(answer) or 0)
-        except BaseException:
-            if self._rest is not None:
-                self._rest.cancel()
-                await asyncio.gather(self._rest, return_exceptions=True)
-            raise
+        front = _read(self._fs, self._request, self._front, at_most_bytes=self._at_most_bytes, on_answer=self._begin)
+        answer = await self._beside.front(front)
+        if self._beside.is_on:
+            await self._compare()
+        else:
+            # A later answer may tell the size that the first did not.
+            await self._read_rest(answer, self._front.got_bytes, _size_of(answer) or 0)
 
     def _begin(self, answer: Mapping[str, Any]) -> None:
         """Look at an answer to the plain GET, before its body; the first one tells how much the rest is."""
@@ -107,16 +107,14 @@ class _Whole:
         first = self._answer
         if first is not None and (self._front.got_bytes or _version_of(first) == _version_of(answer)):
             return
-        if self._rest is not None:
+        if self._beside.is_on:
             # The body began anew, and the ranges beside it are of another version.
             raise Changed
         self._answer, size_bytes = answer, _size_of(answer)
         self._landing.begin(size_bytes)
-        if size_bytes is not None and self._side_by_side > 1 and size_bytes > self._block_bytes:
+        if size_bytes is not None and self._at_most_bytes is not None and size_bytes > self._at_most_bytes:
             self._check = privates.checksum_of(answer["Body"])
-            self._front.beside = self._rest = asyncio.ensure_future(
-                self._read_rest(answer, self._block_bytes, size_bytes)
-            )
+            self._beside.begin(self._read_rest(answer, self._at_most_bytes, size_bytes))
 
     async def _compare(self) -> None:
         """Compare the checksum of the whole, if it has one, under `verify="strict"`: that takes a second look at it."""
@@ -131,23 +129,22 @@ class _Whole:
         if start >= size_bytes:
             return
         same_version = {"IfMatch": answer["ETag"]} if answer.get("ETag") else {}
-        rest = blocks(start, size_bytes, self._block_bytes)
-        await _read_spans(self._fs, {**self._request, **same_version}, self._landing, rest, self._side_by_side)
+        fill = _filler(self._fs, {**self._request, **same_version}, self._landing)
+        await self._beside.fill(blocks(start, size_bytes, self._block_bytes), fill)
 
 
 class _Front:
     """The sink of the plain GET; it ends when what is read beside it has failed."""
 
-    __slots__ = ("_landing", "beside", "got_bytes")
+    __slots__ = ("_beside", "_landing", "got_bytes")
 
-    def __init__(self, landing: Landing) -> None:
+    def __init__(self, landing: Landing, beside: Beside) -> None:
         self._landing = landing
-        self.beside: asyncio.Task[Any] | None = None
+        self._beside = beside
         self.got_bytes = 0
 
     def append(self, piece: bytes) -> None:
-        if self.beside is not None and self.beside.done():
-            self.beside.result()
+        self._beside.must_go_on()
         self._landing.put(self.got_bytes, piece)
         self.got_bytes += len(piece)
 
@@ -169,19 +166,12 @@ def _size_of(answer: Mapping[str, Any]) -> int | None:
     return int(size) if size.isdigit() else None
 
 
-async def _read_spans(
-    fs: Any, request: Request, landing: Landing, spans: list[Span], side_by_side: int, etag: str | None = None
-) -> None:
-    """Fill these parts of a landing, each by a request of its own, `side_by_side` at a time."""
-    slots = asyncio.Semaphore(side_by_side)
+def _filler(fs: Any, request: Request, landing: Landing, etag: str | None = None) -> Callable[[Span], Awaitable[None]]:
+    """Return what fills one part of a landing by a request of its own."""
 
     async def fill(span: Span) -> None:
         slot = Slot(landing, span)
-        async with slots:
-            await _read(fs, {**request, "Range": f"bytes={span.start}-{span.end - 1}"}, slot, etag=etag)
+        await _read(fs, {**request, "Range": f"bytes={span.start}-{span.end - 1}"}, slot, etag=etag)
         slot.must_be_full()
 
-    if len(spans) == 1:
-        await fill(spans[0])
-    else:
-        await all_or_none(fill(span) for span in spans)
+    return fill
