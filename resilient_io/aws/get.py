@@ -43,7 +43,7 @@ async def read(
     faults before it. `on_answer` is given each answer before its body. Raises Changed if the object is no longer the
     version that it began with (or `etag`).
     """
-    policy = _policy_of(fs)
+    policy = policy_of(fs)
     body = Body(request, at_most_bytes=at_most_bytes, etag=etag, strict=policy.verify == "strict")
     meter = stall.meter_of(policy)
     with body_held() as hold:
@@ -74,7 +74,8 @@ async def read(
     return body.first_answer
 
 
-def _policy_of(fs: Any) -> Policy:
+def policy_of(fs: Any) -> Policy:
+    """Return the policy of the call that this is a part of."""
     operation = current()
     return policies.resolve(fs._overlay) if operation is None else operation.policy(fs._overlay)
 

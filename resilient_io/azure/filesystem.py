@@ -181,6 +181,7 @@ class ResilientAzureBlobFileSystem(StartsAnew, Copying, Listing):
             block_bytes=self.blocksize,
             side_by_side=max_concurrency or self.max_concurrency or 1,
             options=self._timeout_kwargs,
+            strict=policies.resolve(self._overlay).verify == "strict",
         )
 
     @unless_off

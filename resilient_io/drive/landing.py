@@ -6,12 +6,13 @@ import contextlib
 import io
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 from resilient_io.control.ranges import Span
 
 _NEW_FILE_MODE: Final = 0o666
+_SHOWN_BYTES: Final = 2**20
 
 
 class Landing(Protocol):
@@ -25,6 +26,9 @@ class Landing(Protocol):
 
     def forget(self, start: int, end: int) -> None:
         """Forget the bytes [start, end): they come again."""
+
+    def show(self, take: Callable[[Any], object]) -> None:
+        """Call `take` with all bytes, in their order, a piece at a time; from another thread while nothing is put."""
 
 
 class Memory:
@@ -65,6 +69,10 @@ class Memory:
         if self._size_bytes is None:
             self._buffer.truncate(start)
 
+    def show(self, take: Callable[[Any], object]) -> None:
+        """Call `take` with all bytes."""
+        take(self._view if self._view is not None else self.value())
+
     def value(self) -> bytes:
         """Return all bytes; nothing may be put afterwards."""
         if self._whole is not None:
@@ -94,6 +102,10 @@ class Shifted:
     def forget(self, start: int, end: int) -> None:
         """Forget these bytes of the object."""
         self._landing.forget(start - self._start, end - self._start)
+
+    def show(self, take: Callable[[Any], object]) -> None:
+        """Call `take` with the part."""
+        self._landing.show(take)
 
 
 class Slot:
@@ -204,6 +216,14 @@ class LocalFile:
         self._callback.relative_update(start - end)
         if self._file is not None and self._part is not None and end == os.fstat(self._file.fileno()).st_size:
             self._file.truncate(start)
+
+    def show(self, take: Callable[[Any], object]) -> None:
+        """Call `take` with what was written; a device that is no file shows nothing."""
+        if self._part is None:
+            return
+        with landed(), open(self._part, "rb") as written:
+            while piece := written.read(_SHOWN_BYTES):
+                take(piece)
 
     def publish(self) -> None:
         """Give the file its name; it replaces one that has it, and keeps that one's permissions."""
