@@ -12,12 +12,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import resilient_io.mpu.command as mpu
 import resilient_io.plan.command as plan
 import resilient_io.rehearse.command as rehearse
 from resilient_io import __version__
 
 INTERRUPTED: Final = 130
-COMMANDS: Final = {"rehearse": rehearse, "plan": plan}
+COMMANDS: Final = {"rehearse": rehearse, "plan": plan, "mpu": mpu}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

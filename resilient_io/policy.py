@@ -160,7 +160,11 @@ class Policy:
     rate_per_s: float | None = _field(None, _or_none(_number(0, above=True)))
     """Requests per second that a scope may send; > 0, default None: learnt from the refusals."""
     bytes_per_s: float | None = _field(None, _or_none(_number(0, above=True)))
-    """Bytes per second that a scope may move; not available in this version, default None."""
+    """Bytes per second that a scope may move, its reads and its writes apart; > 0, default None: no such limit.
+
+    For a share of a link or of an account's egress that others need too. An object is paid for when its size is
+    known, so a large one is followed by a pause. Of this process alone, as `rate_per_s`.
+    """
     prefix_depth: int = _field(2, _whole(0))
     """Directory segments under the bucket that make a prefix; >= 0 (the bucket is one), default 2."""
     prefix_rule: str | None = _field(None, _prefix_rule)
@@ -252,8 +256,6 @@ def _require_cluster(redis_url: str | None) -> None:
 
 _CHECKS: dict[str, Check] = {f.name: f.metadata["check"] for f in dataclasses.fields(Policy)}
 _DEFAULTS: dict[str, object] = {f.name: f.default for f in dataclasses.fields(Policy)}
-# Fields that are fixed by the design and that nothing reads yet. Silence would be a false promise.
-_NOT_YET = frozenset({"bytes_per_s"})
 _PRESETS: dict[str, dict[str, Any]] = {
     "training": {},
     "checkpoint": {
@@ -272,8 +274,6 @@ def _checked(name: str, check: Check, value: object) -> object:
     except ValueError as error:
         hint = "; write the number without quotes" if _is_quoted_number(value) else ""
         raise ValueError(f"{name} must be {error}, not {_shown(name, value)}{hint}") from None
-    if name in _NOT_YET and kept != _DEFAULTS[name]:
-        raise ValueError(f"{name}={value!r} is not available in this version; leave it at {_DEFAULTS[name]!r}")
     return kept
 
 

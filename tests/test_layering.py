@@ -23,7 +23,7 @@ LAYERS = (
     ("aws", "azure"),
     ("install",),
     ("auto", "checkpoint", "integrations", "observe", "diagnose", "simulate", "testing", "options"),
-    ("rehearse", "plan"),
+    ("rehearse", "plan", "mpu"),
     ("cli",),
 )
 RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}

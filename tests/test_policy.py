@@ -115,19 +115,6 @@ def test_value_out_of_range_is_refused_with_what_to_write(field: str, value: Any
         assert says in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("bytes_per_s", 1e6),
-    ],
-)
-def test_field_that_nothing_reads_yet_is_not_accepted_in_silence(field: str, value: object) -> None:
-    with pytest.raises(ValueError, match=f"{field}=.* is not available in this version"):
-        overlay({field: value})
-    default = Policy.__dataclass_fields__[field].default
-    assert overlay({field: default}) == {field: default}
-
-
 def test_base_above_cap_is_refused_wherever_the_two_come_from() -> None:
     configure(backoff_cap_s=1.0)
     with pytest.raises(ValueError, match=r"backoff_base_s \(5\) must not exceed backoff_cap_s \(1\)"):
@@ -201,7 +188,6 @@ def test_environment_gives_each_kind_of_value(set_env: SetEnv) -> None:
         ("_ENABLED", "maybe", "true or false"),
         ("_MAX_ATEMPTS", "3", "did you mean 'max_attempts'"),
         ("_PRESET", "chekpoint", "did you mean 'checkpoint'"),
-        ("_HEDGE", "1", "not available in this version"),
         ("", "perhaps", "0 or 1"),
     ],
 )

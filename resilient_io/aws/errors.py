@@ -18,6 +18,7 @@ from resilient_io.errors import AmbiguousWriteError, GiveUp, ObjectChanged, mess
 
 # What our own first try looks like to our second one.
 _ECHO_STATUSES = (404, 409, 412)
+_ECHO_CODES = ("InvalidWriteOffset",)  # of a 400
 
 
 class WaitedForPermit(ReadTimeoutError):
@@ -84,9 +85,10 @@ def unless_an_echo(error: Exception, call: Call) -> Exception:
         return error
     response: dict[str, Any] = {**error.response}
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    if verdict.kind is not FaultKind.AMBIGUOUS or not call.lost_answer or status not in _ECHO_STATUSES:
-        return error
     stated = dict(response.get("Error") or {})
+    is_echo = status in _ECHO_STATUSES or stated.get("Code") in _ECHO_CODES
+    if verdict.kind is not FaultKind.AMBIGUOUS or not call.lost_answer or not is_echo:
+        return error
     stated.pop("Condition", None)
     stated.update(Code="AmbiguousWrite", StoreCode=stated.get("Code"), Message=message_of(record))
     return AmbiguousWriteRefused({**response, "Error": stated}, call.name, record)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from typing import Any
 
@@ -11,13 +10,15 @@ from s3fs.core import S3File
 from s3fs.utils import FileExpired
 
 from resilient_io.aws import reading
+from resilient_io.aws.writing import Writing
 from resilient_io.drive.first import First
 from resilient_io.drive.forked import CarefulFile
 from resilient_io.drive.guard import guard_file
+from resilient_io.drive.publishing import PublishedWhole
 from resilient_io.errors import GiveUp, ObjectChanged
 
 
-class ResilientS3File(CarefulFile, S3File):  # type: ignore[misc]  # s3fs is untyped
+class ResilientS3File(PublishedWhole, Writing, CarefulFile, S3File):  # type: ignore[misc]  # s3fs is untyped
     """s3fs's file; `first` are the bytes that opening it brought, which save the HEAD.
 
     A file open for reading that a fork hands to a child goes on there at its position. One open for
@@ -32,6 +33,7 @@ class ResilientS3File(CarefulFile, S3File):  # type: ignore[misc]  # s3fs is unt
         if first is not None:
             self._details = first.details
             options["size"] = first.details["size"] if not first.details.get("ETag") else None
+        self._note_open(mode)
         super().__init__(s3, path, mode, **options)
 
     def _fetch_range(self, start: int, end: int) -> bytes:
@@ -53,11 +55,6 @@ class ResilientS3File(CarefulFile, S3File):  # type: ignore[misc]  # s3fs is unt
             return known + rest
         except reading.Changed as error:
             raise _changed(self.details["name"]) from error
-
-    def _give_up_writing(self) -> None:
-        """Abort the multipart upload: its parts would cost money for ever."""
-        with contextlib.suppress(Exception):
-            self.discard()
 
 
 class FileChanged(ObjectChanged, FileExpired):  # type: ignore[misc]  # s3fs is untyped

@@ -10,6 +10,7 @@ from typing import Any, Final
 from botocore.exceptions import ClientError
 from fsspec.asyn import get_loop, sync_wrapper
 from fsspec.callbacks import DEFAULT_CALLBACK
+from fsspec.implementations import cached
 from fsspec.utils import stringify_path
 from s3fs import S3FileSystem
 from s3fs.errors import translate_boto_error
@@ -18,6 +19,8 @@ from resilient_io import policy as policies
 from resilient_io.aws import reading
 from resilient_io.aws.file import ResilientS3File
 from resilient_io.aws.hooks import harden, hardening_of
+from resilient_io.aws.uploads import Uploading
+from resilient_io.drive.caches import hear_in_caches
 from resilient_io.drive.first import FIRST_READ_BYTES, First
 from resilient_io.drive.forked import StartsAnew, leave_behind
 from resilient_io.drive.guard import guard_filesystem, guarded, interruptible
@@ -29,7 +32,7 @@ _STOCK_ROUNDS: int = S3FileSystem.retries
 _OF_A_GET: Final = frozenset({"Bucket", "Key", "VersionId", "Range", "IfMatch"})
 
 
-class ResilientS3FileSystem(StartsAnew, S3FileSystem):  # type: ignore[misc]  # s3fs is untyped
+class ResilientS3FileSystem(StartsAnew, Uploading):
     """s3fs's filesystem: same URLs, options, classes and errors; throttling is survived and shared.
 
     `resilience` holds policy fields, a preset's name, JSON, or False (stock behaviour). It is JSON
@@ -47,6 +50,7 @@ class ResilientS3FileSystem(StartsAnew, S3FileSystem):  # type: ignore[misc]  # 
     def __init__(self, *args: Any, resilience: object = None, **kwargs: Any) -> None:
         self._overlay = policies.overlay(resilience)
         self.resilience = resilience
+        self._buckets: set[str] = set()
         policy = policies.resolve(self._overlay)
         config = dict(kwargs.get("config_kwargs") or {})
         # aiohttp queues what exceeds its pool, where no scope could see it.
@@ -104,6 +108,30 @@ class ResilientS3FileSystem(StartsAnew, S3FileSystem):  # type: ignore[misc]  # 
             return
         S3FileSystem.close_session(loop, s3)
 
+    # -- buckets that are there --------------------------------------------------------------------
+
+    async def _call_s3(self, method: str, *options: Any, **kwargs: Any) -> Any:
+        """Send one request; a bucket that answered is there, and need not be asked for again."""
+        bucket = kwargs.get("Bucket")
+        try:
+            found = await super()._call_s3(method, *options, **kwargs)
+        except FileNotFoundError as error:
+            if _code_of(error) == "NoSuchBucket":
+                self._buckets.discard(str(bucket))
+            raise
+        self._saw(bucket, gone=method == "delete_bucket")
+        return found
+
+    def _saw(self, bucket: Any, *, gone: bool = False) -> None:
+        if isinstance(bucket, str):
+            (self._buckets.discard if gone else self._buckets.add)(bucket)
+
+    async def _mkdir(self, path: str, acl: Any = False, create_parents: bool = True, **kwargs: Any) -> None:
+        """Make a bucket; below one that this filesystem has seen there is nothing to make, nor to ask."""
+        bucket, key, _ = self.split_path(self._strip_protocol(path).rstrip("/"))
+        if not (key and bucket in self._buckets and self._enabled()):
+            await super()._mkdir(path, acl=acl, create_parents=create_parents, **kwargs)
+
     # -- reading -----------------------------------------------------------------------------------
 
     async def _cat_file(
@@ -127,10 +155,13 @@ class ResilientS3FileSystem(StartsAnew, S3FileSystem):  # type: ignore[misc]  # 
                 asked = await self._process_limits(path, start, end)
                 if _is_empty(asked):
                     return b""
-                return await reading.read_range(self, {**request, "Range": asked})
-            return await reading.read_object(self, request, **self._blocks(chunksize, max_concurrency))
+                data = await reading.read_range(self, {**request, "Range": asked})
+            else:
+                data = await reading.read_object(self, request, **self._blocks(chunksize, max_concurrency))
         except reading.Changed as error:
             raise _changed(path) from error
+        self._saw(request["Bucket"])
+        return data
 
     async def _get_file(
         self,
@@ -233,9 +264,11 @@ class ResilientS3FileSystem(StartsAnew, S3FileSystem):  # type: ignore[misc]  # 
             # None takes the filesystem's own default out again.
             request["RequestPayer"] = "requester" if requester_pays else None
         try:
-            return await reading.read_first(self, request, length_bytes)
+            first = await reading.read_first(self, request, length_bytes)
         except ClientError as error:
             raise translate_boto_error(error) from error
+        self._saw(bucket)
+        return first
 
     _first_bytes = interruptible(sync_wrapper(_first), _first)
 
@@ -251,6 +284,12 @@ def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
+def _code_of(error: BaseException) -> str | None:
+    """Return the store's code in the error that s3fs translated."""
+    cause = error.__cause__
+    return cause.response.get("Error", {}).get("Code") if isinstance(cause, ClientError) else None
+
+
 def _changed(path: str) -> ObjectChanged:
     """Return the error for an object that was replaced between two requests for its bytes."""
     record = GiveUp(operation="GetObject", path=path)
@@ -258,3 +297,4 @@ def _changed(path: str) -> ObjectChanged:
 
 
 guard_filesystem(ResilientS3FileSystem, sync_wrapper)
+hear_in_caches(cached)

@@ -16,17 +16,18 @@ import functools
 import os
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from resilient_io import policy as policies
-from resilient_io.aws import faults, hedged, keys, privates, splice, timestamps, transfer
+from resilient_io.aws import deleting, faults, hedged, keys, lost, privates, splice, streams, timestamps, transfer
 from resilient_io.aws.errors import annotated, unless_an_echo, waited_too_long
 from resilient_io.drive.call import Call
 from resilient_io.drive.gate import WaitedTooLong
-from resilient_io.drive.operation import Operation, Surface, body_hold, current
-from resilient_io.drive.runtime import runtime
+from resilient_io.drive.operation import Operation, Surface, body_hold, current, made_current
+from resilient_io.drive.runtime import expect, runtime
 from resilient_io.errors import GaveUp, NotForkSafe
 
 _hardened: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -68,6 +69,7 @@ def harden(client: Any, policy: object = None) -> Any:
     elif policy is not None:
         known.overlay = overlay
         _widen_pool(known)
+    expect(policies.resolve(overlay))
     return resource
 
 
@@ -174,7 +176,7 @@ def _operation(done: Hardening, name: str) -> Operation:
     return Operation(name=name, surface=Surface.CLIENT, overlay=done.overlay)
 
 
-def _note(call: Call, answer: Any, error: BaseException | None, streaming: bool) -> None:
+def _note(call: Call, answer: Any, error: BaseException | None, streaming: bool, request: Any) -> None:
     """Tell the call what its attempt came to."""
     if error is not None:
         call.failed(faults.verdict_of_error(error, call.judged_as))
@@ -184,6 +186,7 @@ def _note(call: Call, answer: Any, error: BaseException | None, streaming: bool)
         parsed, http.status_code, call.judged_as, whole=not streaming, lost_answer=call.lost_answer
     )
     if verdict is None:
+        call.moves(parsed.get("ContentLength") or 0 if streaming else keys.sent_bytes(call.name, request))
         call.succeeded(body_follows=streaming)
     else:
         call.failed(verdict)
@@ -201,7 +204,7 @@ def _delay_after(call: Call, response: Any) -> float | None:
         verdict = faults.verdict_of_answer(parsed, http.status_code, call.judged_as, lost_answer=call.lost_answer)
         if verdict is not None:
             call.failed(verdict)
-    return call.decide()
+    return None if deleting.is_by_key(call, response) else call.decide()
 
 
 def _checked(call: Call | None, answer: Any) -> Any:
@@ -236,7 +239,41 @@ def _outcome(call: Call, error: Exception) -> Exception:
     return gave_up if call.operation.surface is Surface.FILESYSTEM else unless_an_echo(error, call)
 
 
+def _looking(call: Call) -> AbstractContextManager[Any]:
+    """Send what is sent inside as a request of its own, which neither counts as this call nor fails for it."""
+    stack = ExitStack()
+    stack.callback(_call.reset, _call.set(None))
+    stack.enter_context(made_current(call.lookup()))
+    return stack
+
+
 # -- sync --------------------------------------------------------------------------------------------
+
+
+def _by_key(call: Call, answer: Any, params: Mapping[str, Any], send: Callable[..., Any]) -> Any:
+    """Ask again for the keys of a bulk delete that were refused, until none is or the call gives up."""
+    rounds = deleting.Keys(params)
+    while rounds.refused(call, answer):
+        delay_s = call.decide()
+        if delay_s is None:
+            break
+        runtime().clock.sleep(delay_s)
+        answer = send(call.name, rounds.turn_to_refused(call, answer))
+    return rounds.whole(answer)
+
+
+def _looked_up(call: Call, look: lost.Look | None, send: Callable[..., Any]) -> Any:
+    """Return the answer of a write that turns out to have happened, or None."""
+    if look is None or look.request is None:
+        return look.settled(None) if look is not None else None
+    with _looking(call):
+        try:
+            found = send(*look.request)
+            if "Body" in found:
+                found = {**found, "Body": found["Body"].read()}
+        except Exception as error:
+            found = error
+    return look.settled(found)
 
 
 def _hook_sync(done: Hardening) -> None:
@@ -251,15 +288,20 @@ def _hook_sync(done: Hardening) -> None:
         if call is not None and call.policy.hedge and _is_body_for_the_caller(operation_name):
             answer, call = hedged.answer_in_threads(client, call, api_params)
             return splice.Spliced(client, call, api_params).begin(answer)
+        written = lost.written_by(operation_name, api_params) if call is not None else None
+        api_params = streams.from_here(api_params)
         token = _call.set(call)
         try:
-            answer = _checked(call, make_api_call(operation_name, api_params))
-            if call is None or not _is_body_for_the_caller(operation_name):
-                return answer
-            return splice.Spliced(client, call, api_params).begin(answer)
+            answer = make_api_call(operation_name, api_params)
+            if call is not None and operation_name == "DeleteObjects":
+                answer = _by_key(call, answer, api_params, make_api_call)
+            answer = _checked(call, answer)
         except Exception as error:
             if call is None:
                 raise
+            answer = _looked_up(call, lost.look_for(call, error, api_params, written), client._make_api_call)
+            if answer is not None:
+                return answer
             seen = _outcome(call, error)
             if seen is error:
                 raise
@@ -268,6 +310,9 @@ def _hook_sync(done: Hardening) -> None:
             _call.reset(token)
             if call is not None:
                 call.close()
+        if call is None or not _is_body_for_the_caller(operation_name):
+            return answer
+        return splice.Spliced(client, call, api_params).begin(answer)
 
     def admitted_request(params: Any, operation_model: Any = None) -> Any:
         call = _call.get()
@@ -284,7 +329,7 @@ def _hook_sync(done: Hardening) -> None:
         except Exception as raised:
             # Parsing stands outside botocore's own try: hand it on as what it is, a failed attempt.
             answer, error = None, raised
-        _note(call, answer, error, operation_model.has_streaming_output)
+        _note(call, answer, error, operation_model.has_streaming_output, request)
         return answer, error
 
     def decide(response: Any = None, **rest: Any) -> Any:
@@ -317,6 +362,30 @@ def _register_decision(done: Hardening, decide: Callable[..., Any]) -> None:
 # -- async -------------------------------------------------------------------------------------------
 
 
+async def _by_key_async(call: Call, answer: Any, params: Mapping[str, Any], send: Callable[..., Any]) -> Any:
+    rounds = deleting.Keys(params)
+    while rounds.refused(call, answer):
+        delay_s = call.decide()
+        if delay_s is None:
+            break
+        await runtime().clock.sleep_async(delay_s)
+        answer = await send(call.name, rounds.turn_to_refused(call, answer))
+    return rounds.whole(answer)
+
+
+async def _looked_up_async(call: Call, look: lost.Look | None, send: Callable[..., Any]) -> Any:
+    if look is None or look.request is None:
+        return look.settled(None) if look is not None else None
+    with _looking(call):
+        try:
+            found = await send(*look.request)
+            if "Body" in found:
+                found = {**found, "Body": await found["Body"].read()}
+        except Exception as error:
+            found = error
+    return look.settled(found)
+
+
 def _hook_async(done: Hardening) -> None:
     client, endpoint = done.client, privates.endpoint_of(done.client)
     make_api_call, create_request = client._make_api_call, endpoint.create_request
@@ -329,15 +398,21 @@ def _hook_async(done: Hardening) -> None:
         if call is not None and call.policy.hedge and _is_body_for_the_caller(operation_name):
             answer, call = await hedged.answer_in_tasks(client, call, api_params)
             return await splice.AioSpliced(client, call, api_params).begin(answer)
+        written = lost.written_by(operation_name, api_params) if call is not None else None
+        api_params = streams.from_here(api_params)
         token = _call.set(call)
         try:
-            answer = _checked(call, await make_api_call(operation_name, api_params))
-            if call is None or not _is_body_for_the_caller(operation_name):
-                return answer
-            return await splice.AioSpliced(client, call, api_params).begin(answer)
+            answer = await make_api_call(operation_name, api_params)
+            if call is not None and operation_name == "DeleteObjects":
+                answer = await _by_key_async(call, answer, api_params, make_api_call)
+            answer = _checked(call, answer)
         except Exception as error:
             if call is None:
                 raise
+            look = lost.look_for(call, error, api_params, written)
+            answer = await _looked_up_async(call, look, client._make_api_call)
+            if answer is not None:
+                return answer
             seen = _outcome(call, error)
             if seen is error:
                 raise
@@ -346,6 +421,9 @@ def _hook_async(done: Hardening) -> None:
             _call.reset(token)
             if call is not None:
                 call.close()
+        if call is None or not _is_body_for_the_caller(operation_name):
+            return answer
+        return await splice.AioSpliced(client, call, api_params).begin(answer)
 
     async def admitted_request(params: Any, operation_model: Any = None) -> Any:
         call = _call.get()
@@ -361,7 +439,7 @@ def _hook_async(done: Hardening) -> None:
             answer, error = await get_response(request, operation_model, context)
         except Exception as raised:
             answer, error = None, raised
-        _note(call, answer, error, operation_model.has_streaming_output)
+        _note(call, answer, error, operation_model.has_streaming_output, request)
         return answer, error
 
     async def decide(response: Any = None, **rest: Any) -> Any:

@@ -14,6 +14,8 @@ from resilient_io.classify.operations import class_name
 from resilient_io.control.scopes import ScopePath, prefix_of, scope_path
 from resilient_io.policy import Policy
 
+# The requests whose bodies are data.
+_WRITING: Final = frozenset({"PutObject", "UploadPart"})
 _TELLING: Final = frozenset({"IfNoneMatch", "IfMatch", "WriteOffsetBytes"})
 
 
@@ -35,6 +37,12 @@ def place_of(params: Mapping[str, Any]) -> str:
     """Return the URL of what a request is about, for people: `s3://bucket/key`."""
     bucket = params.get("Bucket")
     return f"s3://{bucket}/{_key_of(params)}".rstrip("/") if bucket else "s3://"
+
+
+def sent_bytes(operation: str, request: Any) -> int:
+    """Return how many bytes of data a prepared request holds, as far as its headers tell."""
+    length = request.headers.get("Content-Length") if operation in _WRITING else None
+    return int(length) if length is not None else 0
 
 
 def judged_as(operation: str, params: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from resilient_io import policy as policies
 from resilient_io.azure import privates
 from resilient_io.azure.policy import AsyncHook, AsyncRetry, Hook, SyncHook, SyncRetry
 from resilient_io.azure.transport import Opener, SyncTransport, aio_transport, connections_for
+from resilient_io.drive.runtime import expect
 
 _hardened: weakref.WeakSet[Any] = weakref.WeakSet()
 _CLIENTS = frozenset({"BlobServiceClient", "ContainerClient", "BlobClient"})
@@ -30,7 +31,9 @@ def client_kwargs(
     """
     privates.check_version()
     overlay = policies.overlay(policy)
-    connections = connections_for(policies.resolve(overlay).max_concurrency)
+    in_force = policies.resolve(overlay)
+    expect(in_force)
+    connections = connections_for(in_force.max_concurrency)
     retry = (AsyncRetry if aio else SyncRetry)(overlay, retry_to_secondary=retry_to_secondary)
     transport = (aio_transport if aio else SyncTransport)(connections, **transport_options)
     if aio:
@@ -61,6 +64,7 @@ def harden(client: Any, policy: object = None) -> Any:
     elif policy is not None:
         known.overlay = overlay
         _widen(client, overlay)
+    expect(policies.resolve(overlay))
     _hardened.add(client)
     return client
 

@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
 from azure.core.exceptions import AzureError, HttpResponseError
-from azure.core.pipeline import PipelineContext, PipelineRequest
+from azure.core.pipeline import PipelineContext, PipelineRequest, PipelineResponse
 from azure.storage.blob import ExponentialRetry
 
 from resilient_io.azure import errors, faults, keys
+from resilient_io.azure.batch import Batch, batch_of
 from resilient_io.azure.extent import asked_for, told_by
+from resilient_io.azure.lost import Look, judged, look_for
 from resilient_io.azure.streams import Replay, replay_of
-from resilient_io.classify.fault import FaultKind, Verdict
+from resilient_io.classify.fault import Applied, FaultKind, Verdict
 from resilient_io.control.span import WHOLE, Told, span_of
 from resilient_io.drive.call import Call
 from resilient_io.drive.gate import WaitedTooLong
@@ -54,6 +56,7 @@ class Exchange:
     hold: BodyHold | None = None
     told: Told | None = None
     """What the answer said that it brings, where its headers say something else by now."""
+    batch: Batch | None = None
 
     @property
     def headers(self) -> dict[str, str]:
@@ -76,32 +79,32 @@ class Exchange:
         """Note an answer; say whether it is the one to hand on. One that is not is a fault of the call now."""
         verdict = self._verdict_of(http_response)
         if verdict is None:
-            if self.target.operation == "SubmitBatch":
-                self._note_refused_parts(http_response)
-            return True
+            return self.batch is None or self._is_batch_done(self.batch, http_response)
         if self.call.lost_answer:
             status = faults.status_if_done(http_response, self.target.operation)
             if status is not None:
                 # An attempt whose answer was lost did it, or it was so before: what was asked for is the case.
                 http_response.status_code = status
                 return True
+        if self.is_streamed and http_response.status_code < 300:
+            drop(http_response)  # nobody reads it
         self._failed(verdict)
         return False
 
-    def _note_refused_parts(self, http_response: Any) -> None:
-        """Let the scope know what a batch met inside; the caller gets its answer with the parts that failed."""
-        refused = faults.refusal_inside(http_response)
-        if refused is not None:
-            self.call.failed(refused)
+    def _is_batch_done(self, batch: Batch, http_response: Any) -> bool:
+        """Take the answers to the parts of a batch; those that were refused are a fault of the call."""
+        verdict, is_progress = batch.take(http_response)
+        if verdict is None:
+            batch.make_whole(http_response)
+            return True
+        self.call.failed(verdict)
+        if is_progress:
+            self.call.progressed()
+        return False
 
     def _verdict_of(self, http_response: Any) -> Verdict | None:
-        if self.is_streamed and http_response.status_code < 300 and self.target.operation == "GetBlob":
-            wrong = faults.verdict_of_blob(http_response)
-            if wrong is not None:
-                drop(http_response)
-                return wrong
-            if self.has_md5:
-                return faults.DAMAGED if faults.is_damaged(http_response) else None
+        if self.is_streamed and http_response.status_code < 300 and self.has_md5:
+            return faults.DAMAGED if faults.is_damaged(http_response) else None
         verdict = faults.verdict_of_answer(http_response, self.call.judged_as, lost_answer=self.call.lost_answer)
         if verdict is not None and verdict.kind is FaultKind.NOT_FOUND and self._may_ask_elsewhere(_SECONDARY):
             return faults.absent_at_secondary(verdict)
@@ -112,6 +115,8 @@ class Exchange:
         self._failed(faults.verdict_of_error(error, self.call.judged_as))
 
     def _failed(self, verdict: Verdict) -> None:
+        if self.batch is not None and verdict.applied is Applied.MAYBE:
+            self.batch.was_lost()
         again = self.replay is None or self.replay.rewound()
         self.call.failed(verdict if again else replace(verdict, retryable=False))
 
@@ -120,6 +125,8 @@ class Exchange:
     def turn_to_next(self) -> None:
         """Ask the other location next time, where the client was told so."""
         self.settings["count"] += 1
+        if self.batch is not None:
+            self.batch.turn_to_left(self.request.http_request)
         if self._may_ask_elsewhere(self.settings["mode"]):
             hosts, mode = self.settings["hosts"], self.settings["mode"]
             other = next(each for each in hosts if each != mode)
@@ -151,6 +158,7 @@ class Exchange:
         """Note the answer that is handed on; `hold` has its permit if its body is still to be read."""
         http = response.http_response
         http.location_mode = self.settings["mode"]
+        self.call.moves(keys.moved_bytes(self.target.operation, self.request.http_request, http))
         if not self.is_streamed or http.status_code >= 300 or self.has_md5 or not self._has_body(http):
             self.call.succeeded()
             return
@@ -182,6 +190,8 @@ class Exchange:
         if not call.hides_the_truth():
             return response
         cause = HttpResponseError(response=http)
+        if self.batch is not None and http.status_code < 300:
+            return self._ended_in_parts(self.batch, response)
         if http.status_code < 300 and not self.has_md5:
             # The SDK would take it for a good one.
             cause = HttpResponseError("the answer says success and is not whole", response=http)
@@ -199,6 +209,15 @@ class Exchange:
             raise errors.ambiguous(call, status, faults.code_of(http))
         return response
 
+    def _ended_in_parts(self, batch: Batch, response: Any) -> Any:
+        """Return the answer to a batch of which parts were given up: the SDK raises for them, or hands them on."""
+        http = response.http_response
+        batch.make_whole(http)
+        gave_up = self.call.gave_up(HttpResponseError("parts of the batch were refused", response=http))
+        if self.call.operation.surface is Surface.FILESYSTEM:
+            raise gave_up
+        return response
+
     def raise_for(self, error: Exception) -> NoReturn:
         """Raise what the layer above should see of the error that ended the call."""
         if isinstance(error, WaitedTooLong):
@@ -212,6 +231,39 @@ class Exchange:
         if self.call.operation.surface is Surface.FILESYSTEM:
             raise gave_up from error
         raise error
+
+    # -- a write whose answer was lost -------------------------------------------------------------
+
+    def look(self, response: Any) -> Look | None:
+        """Return the look at the store that may tell what this request came to, before `ended` reports it."""
+        return look_for(self.call, self.request.http_request, self.headers, self._code_of(response))
+
+    def looking(self, look: Look) -> Exchange:
+        """Return the exchange of a look: a request of its own, which neither counts as this one nor fails for it."""
+        http = self.request.http_request
+        request = self._anew(type(http)(look.method, look.url, headers=look.headers))
+        target = keys.target_of(look.method, look.url, look.headers)
+        operation = self.call.lookup()
+        settings = {**self.settings, "retry_secondary": False, "hook": None}
+        policy, most = self.call.policy, operation.most_attempts
+        if most is not None:
+            policy = replace(policy, max_attempts=most, max_throttle_attempts=most)
+        return Exchange(
+            _call_of(operation, target, policy), target, request, settings, self.options, tuple(look.headers), False
+        )
+
+    def settled(self, look: Look, found: Any, response: Any) -> Any:
+        """Return the answer of a write that turns out to have happened, by the answer to a look; or None."""
+        if not judged(self.call, look, found, self._code_of(response)):
+            return None
+        found.http_response.location_mode = self.settings["mode"]
+        # Its body, if any, is that of the look: nobody is to parse it.
+        found.context.options["stream"] = True
+        return PipelineResponse(self.request.http_request, found.http_response, found.context)
+
+    @staticmethod
+    def _code_of(response: Any) -> str | None:
+        return faults.code_of(response.http_response) if response is not None else None
 
     # -- the rest of a body ------------------------------------------------------------------------
 
@@ -275,6 +327,7 @@ def begin(
         tuple(http.headers),
         bool(options.get("stream")),
         None if http.method in _WITHOUT_BODY else replay_of(http, settings["body_position"]),
+        batch=batch_of(http) if target.operation == "SubmitBatch" else None,
     )
 
 

@@ -28,8 +28,21 @@ _DONE: Final = {
     ("DeletePath", "PathNotFound"): 200,
     ("CreateContainer", "ContainerAlreadyExists"): 201,
     ("CreateContainer", "FilesystemAlreadyExists"): 201,
+    ("DeleteContainer", "ContainerNotFound"): 202,
+    ("DeleteContainer", "ContainerBeingDeleted"): 202,
+    ("DeleteContainer", "FilesystemNotFound"): 202,
 }
-_REFUSED_PART: Final = re.compile(rb"^HTTP/1\.1 (503|429) ", re.MULTILINE)
+# What says that a write went well, by the REST reference: any other success is that of something in between.
+_SUCCESS: Final = {
+    **dict.fromkeys(
+        (
+            "PutBlob", "PutBlock", "PutBlockList", "AppendBlock", "CreateAppendBlob", "CreatePageBlob", "PutPage",
+            "PutBlobFromURL", "PutBlockFromURL", "SnapshotBlob", "CreateContainer",
+        ),
+        201,
+    ),
+    **dict.fromkeys(("DeleteBlob", "DeleteContainer", "CopyBlob", "CopyBlobFromURL", "SubmitBatch"), 202),
+}  # fmt: skip
 _BOM: Final = b"\xef\xbb\xbf"
 _LIST_END: Final = b"</EnumerationResults>"
 DAMAGED: Final = Verdict(kind=FaultKind.TRANSIENT, retryable=True, rule="damaged-answer")
@@ -56,7 +69,7 @@ def verdict_of_answer(http_response: Any, judged_as: str, *, lost_answer: bool) 
     """Return what an answer means, or None if it is no fault. `lost_answer`: an earlier attempt had none."""
     status = http_response.status_code
     if status < 300:
-        return _verdict_of_list(http_response, judged_as) if op_class(judged_as) is OpClass.LIST else None
+        return _verdict_of_success(http_response, judged_as)
     code, message = code_of(http_response), _message_of(http_response)
     fault = Fault(
         provider="azure",
@@ -73,12 +86,26 @@ def verdict_of_answer(http_response: Any, judged_as: str, *, lost_answer: bool) 
     return judge(fault, after_lost_answer=lost_answer and repeat_is_told(judged_as), minds_echoes=True)
 
 
-def verdict_of_blob(http_response: Any) -> Verdict | None:
-    """Return what is wrong with an answer that says success and has no ETag: a service sends one with each blob."""
-    if "ETag" in http_response.headers:
+def _verdict_of_success(http_response: Any, judged_as: str) -> Verdict | None:
+    """Return what is wrong with an answer that says success; None, nearly always."""
+    if op_class(judged_as) is OpClass.LIST:
+        return _verdict_of_list(http_response, judged_as)
+    status, headers = http_response.status_code, http_response.headers
+    wanted = _SUCCESS.get(judged_as.partition("-")[0])
+    if wanted not in (None, status):
+        return plain_verdict(judged_as, "EmptyAnswer", None)
+    if status != 200 or "ETag" in headers:
         return None
-    fault = judge_answer(operation="GetBlob", status=http_response.status_code, headers=dict(http_response.headers))
-    return judge(fault) if fault is not None else None
+    fault = judge_answer(operation=judged_as, status=status, headers=dict(headers))
+    return None if fault is None else judge(fault, minds_echoes=True)
+
+
+def plain_verdict(judged_as: str, code: str, verdict: Verdict | None) -> Verdict:
+    """Return what a code means of a request that was no repeat; the request id is that of the verdict so far."""
+    request_id = verdict.request_id if verdict is not None else None
+    write = is_write(judged_as)
+    fault = Fault(provider="azure", operation=judged_as, code=code, write=write, request_id=request_id)
+    return judge(fault, minds_echoes=True)
 
 
 def _verdict_of_list(http_response: Any, judged_as: str) -> Verdict | None:
@@ -91,12 +118,6 @@ def _verdict_of_list(http_response: Any, judged_as: str) -> Verdict | None:
         return judge(fault)
     text = body.removeprefix(_BOM).lstrip()
     return DAMAGED if text.startswith(b"<") and not text.rstrip().endswith(_LIST_END) else None
-
-
-def refusal_inside(http_response: Any) -> Verdict | None:
-    """Return the verdict on a batch of which parts were refused for load, though the batch itself went well."""
-    found = _REFUSED_PART.search(http_response.body() or b"") if http_response.status_code < 300 else None
-    return judge(Fault(provider="azure", operation="SubmitBatch", status=int(found[1]))) if found else None
 
 
 def status_if_done(http_response: Any, operation: str) -> int | None:

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from typing import Any, Final
+from typing import Any
 
 from adlfs.spec import AzureBlobFile
 from adlfs.utils import get_blob_metadata
 from azure.core import MatchConditions
-from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceModifiedError
-from azure.storage.blob import BlobBlock
-from fsspec.asyn import sync, sync_wrapper
-from fsspec.spec import AbstractBufferedFile
+from azure.core.exceptions import HttpResponseError, ResourceModifiedError
+from fsspec.asyn import sync
 
 from resilient_io.azure import reading
-from resilient_io.drive.first import First, all_or_none
+from resilient_io.azure.writing import Writing
+from resilient_io.drive.first import First
 from resilient_io.drive.forked import CarefulFile
 from resilient_io.drive.guard import guard_file
-from resilient_io.errors import GaveUp, ResilientIOError
-
-# Up to here the SDK sends a blob in one request, which is as atomic as blocks and their list.
-_ONE_REQUEST_BYTES: Final = 64 * 2**20
+from resilient_io.drive.publishing import PublishedWhole
 
 
-class ResilientAzureBlobFile(CarefulFile, AzureBlobFile):  # type: ignore[misc]  # adlfs is untyped
+class ResilientAzureBlobFile(PublishedWhole, Writing, CarefulFile, AzureBlobFile):  # type: ignore[misc]  # adlfs is untyped
     """adlfs's file; `first` are the bytes that opening it brought, which save the HEAD.
 
     All bytes that it reads are of one version of the blob: ObjectChanged is raised when it is
@@ -34,9 +29,6 @@ class ResilientAzureBlobFile(CarefulFile, AzureBlobFile):  # type: ignore[misc] 
     writing does not: parent and child would each upload a part of it.
     """
 
-    # Older adlfs knows none.
-    _content_settings: Any = None
-
     def __init__(self, fs: Any, path: str, mode: str = "rb", *, first: First | None = None, **options: Any) -> None:
         self._pid = os.getpid()
         self._first = first.data if first is not None else b""
@@ -44,6 +36,7 @@ class ResilientAzureBlobFile(CarefulFile, AzureBlobFile):  # type: ignore[misc] 
         self._metadata: Any
         if first is not None:
             self.details = first.details
+        self._note_open(mode)
         super().__init__(fs, path, mode, **options)
 
     def _get_container_client(self) -> Any:
@@ -116,59 +109,6 @@ class ResilientAzureBlobFile(CarefulFile, AzureBlobFile):  # type: ignore[misc] 
         self._renew()
         return sync(self.loop, get_blob_metadata, self.container_client, self.blob, version_id=self.version_id)
 
-    # -- writing -----------------------------------------------------------------------------------
-
-    async def _async_upload_chunk(self, final: bool = False, **kwargs: Any) -> None:
-        """Send what is buffered: as blocks, of which the last chunk makes the blob, or whole if there is but one."""
-        if self.mode == "ab":
-            await super()._async_upload_chunk(final, **kwargs)
-            return
-        try:
-            await self._send(self.buffer.getvalue(), final)
-        except (GaveUp, ResilientIOError):
-            raise
-        except ResourceExistsError as error:
-            raise FileExistsError(self.path) from error
-        except Exception as error:
-            raise RuntimeError(f"Failed to upload block: {error}!") from error
-
-    _upload_chunk = sync_wrapper(_async_upload_chunk)
-
-    async def _send(self, data: bytes, final: bool) -> None:
-        if final and not self._block_list and len(data) <= min(self.blocksize, _ONE_REQUEST_BYTES):
-            answer = await self._put_whole(data)
-        else:
-            self._block_list.extend(await self._staged(data))
-            if not final:
-                return
-            answer = await self._committed()
-        if self.fs.version_aware:
-            self.version_id = answer.get("version_id")
-
-    async def _put_whole(self, data: bytes) -> Any:
-        return await self.container_client.get_blob_client(blob=self.blob).upload_blob(
-            data,
-            length=len(data),
-            overwrite=self.mode == "wb",
-            metadata=self.metadata,
-            content_settings=self._content_settings,
-        )
-
-    async def _staged(self, data: bytes) -> list[str]:
-        """Send the blocks, and return their ids in order; where one fails the others are not sent."""
-        slots = asyncio.Semaphore(self.fs.max_concurrency or 1)
-        blocks = [(start, end, self._get_block_id()) for start, end in self._get_chunks(data)]
-        return await all_or_none(self._stage_block(data, start, end, name, slots) for start, end, name in blocks)
-
-    async def _committed(self) -> Any:
-        unless_exists = {"headers": {"If-None-Match": "*"}} if self.mode == "xb" else {}
-        return await self.container_client.get_blob_client(blob=self.blob).commit_block_list(
-            block_list=[BlobBlock(name) for name in self._block_list],
-            metadata=self.metadata,
-            content_settings=self._content_settings,
-            **unless_exists,
-        )
-
     # -- the end, and fork -------------------------------------------------------------------------
 
     def _renew(self) -> None:
@@ -177,11 +117,6 @@ class ResilientAzureBlobFile(CarefulFile, AzureBlobFile):  # type: ignore[misc] 
             self.loop = self.fs.loop
             self.container_client = self._get_container_client()
         super()._renew()
-
-    def close(self) -> None:
-        """Finish the file; after a write that failed it raises as that did. The client is the filesystem's."""
-        self._end_inherited()
-        AbstractBufferedFile.close(self)
 
 
 guard_file(ResilientAzureBlobFile, "_fetch_metadata")

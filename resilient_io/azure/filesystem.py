@@ -15,6 +15,7 @@ from adlfs.spec import make_callback
 from azure.core.exceptions import ResourceModifiedError, ResourceNotFoundError
 from azure.storage.blob.aio import BlobServiceClient
 from fsspec.asyn import get_loop, sync_wrapper
+from fsspec.implementations import cached
 from fsspec.utils import stringify_path
 
 from resilient_io import policy as policies
@@ -22,6 +23,7 @@ from resilient_io.azure import ending, reading
 from resilient_io.azure.clients import client_kwargs
 from resilient_io.azure.file import ResilientAzureBlobFile
 from resilient_io.azure.listing import Listing, unless_off
+from resilient_io.drive.caches import hear_in_caches
 from resilient_io.drive.first import FIRST_READ_BYTES, First
 from resilient_io.drive.forked import StartsAnew, leave_behind
 from resilient_io.drive.guard import guard_filesystem, guarded, interruptible
@@ -75,8 +77,12 @@ class ResilientAzureBlobFileSystem(StartsAnew, Listing):
             options["secondary_hostname"] = stock.secondary_hostname
         if stock.location_mode != "primary":
             options["_location_mode"] = stock.location_mode
-        made = client_kwargs(self._overlay, aio=True)
+        made = client_kwargs(self._overlay, aio=True, **self._timeouts())
         return BlobServiceClient(account_url=stock.primary_endpoint, **options, **made), made["transport"]
+
+    def _timeouts(self) -> dict[str, Any]:
+        """Return adlfs's timeouts for each request; by itself it gives them to four of its methods."""
+        return {name: each for name, each in self._timeout_kwargs.items() if name.endswith("_timeout")}
 
     @property
     def service_client(self) -> Any:
@@ -260,3 +266,4 @@ class ResilientAzureBlobFileSystem(StartsAnew, Listing):
 
 
 guard_filesystem(ResilientAzureBlobFileSystem, sync_wrapper)
+hear_in_caches(cached)

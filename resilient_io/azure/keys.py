@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, unquote_plus
 
 from resilient_io.classify.azure_requests import azure_operation, qualified
@@ -18,6 +18,10 @@ _TELLING: Final = frozenset({"restype", "comp", "prefix", "resource", "action", 
 _OF_A_CONTAINER: Final = frozenset({"list", "batch", "blobs"})
 # Whose headers say nothing of the operation. Nine requests in ten are such, and reading headers is slow.
 _SAID_BY_THE_URL: Final = frozenset({"GET", "HEAD", "DELETE"})
+
+
+# Whose bodies are data.
+_WRITING: Final = frozenset({"PutBlob", "PutBlock", "AppendBlock", "PutPage"})
 
 
 class Target(NamedTuple):
@@ -56,6 +60,14 @@ class Target(NamedTuple):
         if not self.container or path.op_class == "list":
             return ""
         return self.key[len(path.prefix) :].lstrip("/") if self.key.startswith(path.prefix) else self.key
+
+
+def moved_bytes(operation: str, request: Any, response: Any) -> int:
+    """Return how many bytes of data an answer has or its request had, as far as their headers tell."""
+    if operation != "GetBlob" and operation not in _WRITING:
+        return 0
+    length = (response if operation == "GetBlob" else request).headers.get("Content-Length")
+    return int(length) if length is not None else 0
 
 
 def target_of(method: str, url: str, headers: Mapping[str, str]) -> Target:

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from azure.core.exceptions import StreamClosedError, StreamConsumedError
+from azure.core.exceptions import AzureError, StreamClosedError, StreamConsumedError
 from azure.storage.blob import ExponentialRetry
 from azure.storage.blob.aio import ExponentialRetry as AsyncExponentialRetry
 
@@ -83,7 +83,7 @@ class SyncHook(Hook):
                     return self._handed_on(exchange, response)
                 delay_s = call.decide()
                 if delay_s is None:
-                    return exchange.ended(response, fault)
+                    return self._looked_up(exchange, response) or exchange.ended(response, fault)
                 exchange.turn_to_next()
                 if exchange.settings["hook"] is not None:
                     exchange.settings["hook"](**exchange.hook_arguments(response, fault))
@@ -93,6 +93,17 @@ class SyncHook(Hook):
         finally:
             call.close()
             fault = None  # it holds this frame, which holds it
+
+    def _looked_up(self, exchange: Exchange, response: Any) -> Any:
+        """Return the answer of a write that turns out to have happened, or None."""
+        look = exchange.look(response)
+        if look is None:
+            return None
+        try:
+            found = self.attempts(exchange.looking(look))
+        except AzureError:
+            found = None
+        return exchange.settled(look, found, response)
 
     def _attempt(self, exchange: Exchange) -> tuple[Any, Exception | None]:
         """Send the request once; return its answer, or what it came to without one."""
@@ -159,7 +170,7 @@ class AsyncHook(Hook):
                     return self._handed_on(exchange, response)
                 delay_s = call.decide()
                 if delay_s is None:
-                    return exchange.ended(response, fault)
+                    return await self._looked_up(exchange, response) or exchange.ended(response, fault)
                 exchange.turn_to_next()
                 if exchange.settings["hook"] is not None:
                     told = exchange.settings["hook"](**exchange.hook_arguments(response, fault))
@@ -171,6 +182,16 @@ class AsyncHook(Hook):
         finally:
             call.close()
             fault = None  # it holds this frame, which holds it
+
+    async def _looked_up(self, exchange: Exchange, response: Any) -> Any:
+        look = exchange.look(response)
+        if look is None:
+            return None
+        try:
+            found = await self.attempts(exchange.looking(look))
+        except AzureError:
+            found = None
+        return exchange.settled(look, found, response)
 
     async def _attempt(self, exchange: Exchange) -> tuple[Any, Exception | None]:
         """Send the request once; return its answer, or what it came to without one."""

@@ -21,6 +21,15 @@ _RESULTS = {
     "uploadpartcopy": ("CopyPartResult", "ETag"),
     "createmultipartupload": ("UploadId", "UploadId"),
 }
+# What S3 always answers with an ETag (API_PutObject, API_UploadPart). A HEAD has a date or a length besides: a proxy
+# that answers by itself has none of them.
+_TAGGED = frozenset({"putobject", "uploadpart"})
+_HEADS = frozenset({"headobject", "getblobproperties"})
+# What Azure answers to a write that it did; 200 is not it.
+_CREATED_OR_ACCEPTED = frozenset(
+    {"putblob", "putblock", "putblocklist", "appendblock", "createappendblob", "createpageblob", "putpage", "copyblob"}
+    | {"putblobfromurl", "putblockfromurl", "appendblockfromurl", "createcontainer", "deleteblob", "deletecontainer"}
+)
 # STS and IAM put the error into an <ErrorResponse>.
 _ERROR_BODY = re.compile(
     r"\s*(?:<\?xml[^>]*\?>\s*)?(?:<ErrorResponse(?:\s[^>]*)?>\s*)?<Error(?:\s[^>]*)?>(?P<inside>.*)", re.DOTALL
@@ -59,6 +68,7 @@ def judge_answer(
         or _left_behind(operation, parsed, text)
         or _missing_result(operation, parsed, text)
         or _no_object(operation, lower, text)
+        or _not_done(operation, status, lower, parsed)
         or _wrong_range(operation, status, lower, requested_range)
         or _wrong_length(operation, lower, received_bytes)
     )
@@ -171,6 +181,20 @@ def _no_object(operation: str, lower: Mapping[str, str], text: str | None) -> st
     if lower.get("content-length") == "0":
         return "EmptyAnswer"
     return "InternalError" if "xml" in lower.get("content-type", "") else None
+
+
+def _not_done(operation: str, status: int, lower: Mapping[str, str], parsed: Mapping[str, object] | None) -> str | None:
+    """A 200 that the store itself would not have sent: what a proxy answers while the store is away."""
+    name = _plain(operation)
+    if not lower or status != 200:
+        return None
+    bare = "etag" not in lower and not (parsed or {}).get("ETag")
+    if name in _CREATED_OR_ACCEPTED or (bare and name in _TAGGED):
+        return "EmptyAnswer"
+    empty = lower.get("content-length", "0") == "0"
+    if bare and empty and name in _HEADS:
+        return None if "last-modified" in lower else "EmptyAnswer"
+    return "EmptyAnswer" if name == "deleteobjects" and empty and "content-length" in lower else None
 
 
 def _wrong_range(

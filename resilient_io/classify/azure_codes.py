@@ -98,4 +98,6 @@ AZURE_CODES: dict[str, CodeMeaning] = {
     "UnsupportedHeader": CodeMeaning.UNSUPPORTED,
     "UnsupportedHttpVerb": CodeMeaning.UNSUPPORTED,
     "FeatureVersionMismatch": CodeMeaning.UNSUPPORTED,
+    # --- found by us in an answer that says success: another status than the REST reference gives the operation
+    "EmptyAnswer": CodeMeaning.EMPTY_ANSWER,
 }

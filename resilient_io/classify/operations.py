@@ -37,7 +37,7 @@ _NOT_IDEMPOTENT_WRITES = (
     "CompleteMultipartUpload CreateBucket RestoreObject RenameObject "
     # Azure: appends twice, takes a second snapshot or lease, answers 409 or 412 (measured against Azurite).
     "AppendBlock AppendBlockFromURL CreateContainer RestoreContainer SnapshotBlob CreateSnapshot AcquireLease "
-    "ChangeLease BreakLease RenameContainer RenamePath RenameFile RenameDirectory IncrementalCopyBlob SubmitBatch "
+    "ChangeLease BreakLease RenameContainer RenamePath RenameFile RenameDirectory IncrementalCopyBlob "
     # fsspec: mkdir answers FileExistsError, mv has removed its own source.
     "mkdir mv move rename append"
 )
@@ -51,6 +51,8 @@ _IDEMPOTENT_WRITES = (
     "CopyBlob CopyBlobFromURL StartCopyFromURL CreateAppendBlob CreatePageBlob SetBlobMetadata SetBlobProperties "
     "SetBlobTags SetBlobTier SetContainerMetadata RenewLease ReleaseLease CreatePath CreateFile CreateDirectory "
     "AppendData FlushData "
+    # Azure: its parts are deletes and changes of tier.
+    "SubmitBatch "
     # fsspec, boto3 transfers, obstore.
     "pipe pipe_file put put_file upload upload_file upload_fileobj cp cp_file copy copy_basic touch write makedirs "
     "setxattrs chmod put_tags copy_object put_object"
@@ -78,8 +80,10 @@ _READ_VERBS = ("get", "head", "describe", "select", "read", "cat", "load", "fetc
 _LIST_VERBS = ("list", "walk", "find", "glob")
 _CONDITIONAL = frozenset(("ifnonematch", "ifmatch", "create", "append", "exclusive"))
 # The store refuses the repeat of these with a code of its own, and so tells that the first try was applied.
-_TOLD = frozenset(("ifnonematch", "ifmatch", "create", "exclusive"))
-_TOLD_NAMES = frozenset(("completemultipartupload", "createcontainer"))
+_TOLD = frozenset(("ifnonematch", "ifmatch", "create", "exclusive", "append"))
+_TOLD_NAMES = frozenset(
+    ("completemultipartupload", "createcontainer", "createbucket", "deletecontainer", "deletebucket")
+)
 
 
 def _plain(name: str) -> str:
@@ -154,11 +158,11 @@ def is_idempotent(operation: str | None) -> bool:
 def repeat_is_told(operation: str | None) -> bool:
     """Return whether a repeat does no harm because the store refuses it if the first try was applied.
 
-    CompleteMultipartUpload (NoSuchUpload, or the same answer again), CreateContainer (409) and writes with
-    If-None-Match or If-Match (412). Such a refusal after a lost answer may be the echo of our own success: see the
-    `after_lost_answer` of `judge`.
+    CompleteMultipartUpload (NoSuchUpload, or the same answer again), buckets and containers that are made (409) or
+    deleted (404), appends at a position, and writes with If-None-Match or If-Match (412). Such a refusal after a lost
+    answer may be the echo of our own success: see the `after_lost_answer` of `judge`.
     """
-    if operation is None or op_class(operation) is not OpClass.WRITE:
+    if operation is None or not is_write(operation):
         return False
     name, _, qualifier = operation.partition("-")
     return _plain(name) in _TOLD_NAMES or _plain(qualifier) in _TOLD

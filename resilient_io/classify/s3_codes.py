@@ -98,6 +98,7 @@ S3_CODES: dict[str, CodeMeaning] = {
     "BucketAlreadyOwnedByYou": CodeMeaning.PRECONDITION,
     "BucketNotEmpty": CodeMeaning.PRECONDITION,
     "RestoreAlreadyInProgress": CodeMeaning.PRECONDITION,
+    "InvalidWriteOffset": CodeMeaning.PRECONDITION,  # PutObject API reference: an append elsewhere than at the end
     # --- this program's own mistake
     "InvalidRange": CodeMeaning.CLIENT_BUG,
     "EntityTooLarge": CodeMeaning.CLIENT_BUG,

@@ -6,12 +6,12 @@ gate and the simulation both ask here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Protocol
 
 from resilient_io.control import evidence
-from resilient_io.control.evidence import Blobs, Seen
+from resilient_io.control.evidence import Family, Seen, Whose
 from resilient_io.control.law_record import BEGAN_AT, COUNT, LIMITED, Record
 from resilient_io.control.scopes import ScopePath
 
@@ -38,16 +38,65 @@ class Steps(Protocol):
         """Count a request of which nothing was learnt."""
 
 
-def whose(path: ScopePath, said: str | None, outcome: Outcome, blobs: Blobs, blob: str, now: float) -> int:
-    """Return the index in `path.levels()` of the level to charge; one past the last is the blob's own, not made yet.
+class Place(Protocol):
+    """One level of a path: its record, and what is known of those below it."""
 
-    `said` is whose limit the service named ("account"), None if it named none. `blob` is "" where objects have no
-    limits of their own; else `blobs` are those of the prefix, where the answer has been noted.
+    @property
+    def rate(self) -> Record:
+        """The record of its rate."""
+
+    @property
+    def below(self) -> Family:
+        """What became of the requests of its members."""
+
+
+def note_success(levels: Sequence[Place], path: ScopePath, blob: str, now: float, answers: int = 1) -> None:
+    """Note in each family on the path that its member was served."""
+    for above, name in _families(levels, path, blob):
+        evidence.note(above.below, name, now, refused=False, answers=answers)
+
+
+def whose(levels: Sequence[Place], path: ScopePath, said: str | None, outcome: Outcome, blob: str, now: float) -> int:
+    """Return the index in `levels` of the one to charge; one past the last is the blob's own, not made yet.
+
+    `levels` are those of the path, maybe without the broadest. `said` is whose limit the service named ("account"),
+    None if it named none: then a refusal is noted, and goes as far up as the others of each family say. `blob` is ""
+    where objects have no limits of their own.
     """
-    if not blob or outcome is not Outcome.REFUSED or said is not None:
-        return path.index_of(said)
-    prefix = path.index_of(None) - (1 if path.blob else 0)
-    return prefix + 1 if evidence.is_the_blob_s(blobs, blob, now) else prefix
+    if outcome is not Outcome.REFUSED or said is not None:
+        return max(0, path.index_of(said) - len(path.levels()) + len(levels))
+    for above, name in _families(levels, path, blob):
+        evidence.note(above.below, name, now, refused=True)
+    prefix = _prefix(levels, path)
+    if blob and evidence.is_the_blob_s(levels[prefix].below, blob, now):
+        return prefix + 1
+    return _climbed(levels, path, prefix, now)
+
+
+def _prefix(levels: Sequence[Place], path: ScopePath) -> int:
+    return len(levels) - (2 if path.blob else 1)
+
+
+def _families(levels: Sequence[Place], path: ScopePath, blob: str) -> Iterable[tuple[Place, str]]:
+    """Yield each level that has one below it on the path, and the name of that one."""
+    prefix, keys = _prefix(levels, path), path.levels()
+    left_out = len(keys) - len(levels)
+    for at in range(prefix):
+        yield levels[at], keys[left_out + at + 1]
+    if blob:
+        yield levels[prefix], blob
+
+
+def _climbed(levels: Sequence[Place], path: ScopePath, at: int, now: float) -> int:
+    """Return the level whose limit was met, from that at `at` upwards: a limit above that is known stands for more."""
+    keys = path.levels()[-len(levels) :]
+    while at > 0:
+        above = levels[at - 1]
+        verdict = evidence.whose(above.below, keys[at], now)
+        if verdict is Whose.MEMBER or (verdict is Whose.UNSURE and above.rate[LIMITED] == 0.0):
+            return at
+        at -= 1
+    return at
 
 
 def begin_hot(rate: Record, seen: Seen, now: float) -> None:

@@ -28,6 +28,7 @@ from resilient_io.control.law_record import (
     ENTRY_OTHERS,
     ENTRY_RATE,
     ENTRY_SENT_AT,
+    FLOOR,
     IN_FLIGHT,
     LAW,
     LIMITED,
@@ -36,9 +37,11 @@ from resilient_io.control.law_record import (
     RECOVERING,
     REFUSED_AT,
     SHARE,
+    SLOW_START,
     TOKENS,
     TOKENS_AT,
     WEAK,
+    YOUNG,
     Record,
     delivered_per_s,
     fresh,
@@ -58,9 +61,11 @@ class Split:
     used: float = 0.9  # share of its rate that came through, from which a node could use more
     spare: float = 1.25  # what a node that could not keeps, relative to what came through,
     spare_by: float = 1.0  # and requests per second beside that
-    had_share: float = 0.8  # of what came through of late is divided at least; some of it was saved up
-    proven_s: float = 4.0  # how long "of late" is
+    had_share: float = 0.9  # of what came through of late is divided at least; some of it was saved up
+    proven_s: float = 20.0  # how long "of late" is,
+    refused_keeps: float = 0.5  # and what of the difference is left by a refusal
     quiet_s: float = 0.7  # and that only if nobody was refused for so long
+    full: float = 1.1  # times what came through of late is what all may have together while some are refused
     alone_share: float = 0.2  # of the cluster's processes, from which a node's dips tell chance from load
     heard_s: float = 20.0  # how old a refusal of another node may be to limit one that was not refused itself
     heard_share: float = 0.9  # of what came through is where such a node begins
@@ -143,8 +148,15 @@ def gain_after(elapsed_s: float, split: Split = SPLIT) -> float:
 
 
 def proven(rec: Record, now: float, before: float, before_at: float, split: Split = SPLIT) -> float:
-    """Return what came through in the last second, or what did at `before_at`, which fades."""
-    return max(delivered_per_s(rec, now), before * math.exp(min(0.0, before_at - now) / split.proven_s))
+    """Return what is known to come through: what did in the last second, or what was known at `before_at`, which fades.
+
+    A refusal since then makes it fade at once, half of the way: what comes through beside it is all there is.
+    """
+    came = delivered_per_s(rec, now)
+    kept = before * math.exp(min(0.0, before_at - now) / split.proven_s)
+    if before_at < rec[REFUSED_AT] <= now and rec[LIMITED] != 0.0:
+        kept = came + split.refused_keeps * (kept - came)
+    return max(came, kept)
 
 
 def entry_of(
@@ -200,24 +212,43 @@ def share(members: float, others: Sums, split: Split = SPLIT) -> float:
     return ASSUMED if part >= split.alone_share else part
 
 
-def move(rec: Record, now: float, mine: Entry, others: Sums, split: Split = SPLIT) -> None:
-    """Move the rate of a limited record by what was heard in answer to `mine`.
+def note_share(rec: Record, members: float, others: Sums, split: Split = SPLIT) -> float:
+    """Write SHARE, unless a test is under way that is judged by it; return what was heard."""
+    heard = share(members, others, split)
+    if rec[CHALLENGE] == 0.0:
+        rec[SHARE] = heard
+    return heard
 
-    The refusals of others keep it limited. What all got a moment ago can be had again: where they may send far less
-    than that, because they were refused before much came through, and are no longer, each adds its part of that.
+
+def move(rec: Record, now: float, mine: Entry, others: Sums, split: Split = SPLIT) -> float:
+    """Move the rate of a limited record by what was heard in answer to `mine`; return what share of it was kept.
+
+    The refusals of others keep it limited, and end its search for the ceiling. What all got a moment ago can be had
+    again: where they may send far less than that, because they were refused before much came through, and are no
+    longer, each adds its part of that. While some are refused, what is in the pot beyond that is nobody's.
     """
     if rec[LIMITED] == 0.0:
-        return
+        return 1.0
     rec[REFUSED_AT] = max(rec[REFUSED_AT], now - others.refused_ago_s)
+    if others.settled > 0.0 and others.refused_ago_s <= split.quiet_s and rec[FLOOR] == 0.0:
+        rec[SLOW_START] = 0.0  # the ceiling is found, by another
     if mine.settled == 0.0 or others.settled == 0.0 or not is_settled(rec):
-        return
-    rate = rec[RATE] + max(-split.gain * rec[RATE], min((split.rise - 1.0) * rec[RATE] + split.rise_by, others.given))
+        return 1.0
+    rec[YOUNG] = 0.0
+    given = max(-split.gain * rec[RATE], min((split.rise - 1.0) * rec[RATE] + split.rise_by, others.given))
+    total, came = mine.rate + others.rate, mine.came + others.came
+    quiet = min(mine.refused_ago_s, others.refused_ago_s) >= split.quiet_s
+    if not quiet:
+        given = min(given, max(0.0, split.full * came - total))
+    before = rec[RATE]
+    rate = before + given
     if mine.wanting:
-        total, weight = mine.rate + others.rate, mine.wanting / (mine.wanting + others.wanting)
-        if min(mine.refused_ago_s, others.refused_ago_s) >= split.quiet_s:
-            rate += mine.gain * weight * max(0.0, split.had_share * (mine.came + others.came) - total)
-        rec[ENTRY_RATE] = total * weight
+        weight = mine.wanting / (mine.wanting + others.wanting)
+        if quiet:
+            rate += mine.gain * weight * max(0.0, split.had_share * came - total)
+        rec[ENTRY_RATE] = max(0.0, total - others.need) * weight
     rec[RATE] = max(LAW.rate_min, rate)
+    return min(1.0, 1.0 + given / before)
 
 
 def hears_of_limit(others: Sums, split: Split = SPLIT) -> bool:

@@ -25,6 +25,7 @@ from resilient_io.control.law_record import (
     COUNT,
     COUNT_BEFORE,
     CREDIT,
+    DELAY,
     ENTERED_AT,
     ENTERING,
     FLOOR,
@@ -177,6 +178,7 @@ def on_success(rec: Record, now: float, sent_at: float, *, backlog: bool, law: C
     _came_through(rec, now, 1, law)
     if rec[LIMITED] == 0.0:
         return
+    rec[DELAY] += law.delay_share * (now - sent_at - rec[DELAY])
     if rec[ENTERING] != 0.0:
         on_entry_answer(rec, now, sent_at, 0.0, law)
     if sent_at < rec[ENTERED_AT]:

@@ -76,7 +76,8 @@ SHARE: Final = 59  # part of all processes that use the scope which steps this r
 ASKED_UNTIL: Final = 60  # a small share of refusals is no question before
 CLEAN_N: Final = 61  # answers of the block with the fewest refusals since entry, of a scope that is alone
 CLEAN_BAD: Final = 62  # its refusals
-SIZE: Final = 64  # floats in a record; the rest is kept for later
+DELAY: Final = 63  # how long a success takes to come, smoothed; while limited
+SIZE: Final = 64  # floats in a record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +207,10 @@ class Constants:
     dip_most: float = 0.9  # share above which it is an outage, and says nothing of what could come through
     dip_many: float = 16.0  # refusals that make it one before a second is over
     dip_soon_s: float = 0.4
+    dip_delays: float = 4.0  # times the time of a success, least age of a block: where requests queue before any is
+    # refused (Azure), the refusals of a block are in long before its successes, and all would seem to be refused
+    dip_late_s: float = 0.1  # time of a success from which that matters; it is 35 ms where nothing queues
+    delay_share: float = 0.1  # of the way that a success moves the smoothed time
     dip_balance: float = 2.5  # times the balance, least for one of which it is only assumed
     dip_to: float = 0.85  # of what came through is the rate of the dip: a ceiling refuses next to nothing there
     dip_answers: float = 16.0  # that the dip takes at least, and so many that

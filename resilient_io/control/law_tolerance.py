@@ -24,6 +24,7 @@ from resilient_io.control.law_record import (
     CLEAN_BAD,
     CLEAN_N,
     CREDIT,
+    DELAY,
     ENTERED_AT,
     ENTRY_DEMAND,
     ENTRY_OTHERS,
@@ -300,15 +301,20 @@ def _look_alone(rec: Record, now: float, age_s: float, refused: float, law: Cons
         _file_block(rec)
         new_block(rec, now)  # what a bucket had saved came through before: count from the first refusal
         rec[BLOCK_N] = rec[BLOCK_BAD] = 1.0
-    elif age_s < (law.dip_soon_s if bad >= law.dip_many else 1.0):
+    elif age_s < max(law.dip_soon_s if bad >= law.dip_many else 1.0, law.dip_delays * _late_s(rec, law)):
         return
     elif rec[FLOOR] != 0.0:
         _revise_alone(rec, now, ratio, law)
     elif bad >= law.dip_bad and _question(rec, now, n / age_s, law) <= ratio <= law.dip_most:
-        _begin_dip(rec, now, ratio, n / age_s, law)
+        _begin_dip(rec, now, ratio, age_s, law)
     elif age_s >= (law.dip_wait_s if bad >= 2.0 and ratio >= law.dip_least else law.dip_block_s):
         _file_block(rec)
         new_block(rec, now)
+
+
+def _late_s(rec: Record, law: Constants) -> float:
+    """Return how long successes are behind refusals; 0.0 where that is too little to matter."""
+    return rec[DELAY] if rec[DELAY] > law.dip_late_s else 0.0
 
 
 def _question(rec: Record, now: float, sent: float, law: Constants) -> float:
@@ -331,11 +337,12 @@ def _was_always(rec: Record, share: float, law: Constants) -> bool:
     return expected < law.clean_expected or rec[CLEAN_BAD] >= least
 
 
-def _begin_dip(rec: Record, now: float, ratio: float, sent: float, law: Constants) -> None:
+def _begin_dip(rec: Record, now: float, ratio: float, age_s: float, law: Constants) -> None:
+    served_per_s = (rec[BLOCK_N] - rec[BLOCK_BAD]) / max(0.1, age_s - _late_s(rec, law))
     _file_block(rec)
     rec[REF_RATIO] = ratio
     _challenge(rec, now, 0.0)
-    came = min((1.0 - ratio) * sent, delivered_per_s(rec, now))
+    came = min(served_per_s, delivered_per_s(rec, now))
     rec[RATE] = max(law.rate_min, min(rec[RATE], law.dip_to * came))
 
 

@@ -21,9 +21,11 @@ from typing import Final
 from resilient_io.control import fleet_split, joining
 from resilient_io.control.fleet_split import Entry, Sums
 from resilient_io.control.law_record import ENTRY_RATE, LIMITED, RATE, REFUSED_AT, SHARE
+from resilient_io.coordinate.folder import Unusable, directory
 from resilient_io.coordinate.hub import Hub, HubLost, place_of
 from resilient_io.coordinate.lead import Lead, node_of
-from resilient_io.coordinate.table import Slot, Table, Unusable, directory
+from resilient_io.coordinate.slot import Slot
+from resilient_io.coordinate.table import Table
 
 _log = logging.getLogger("resilient_io")
 
@@ -31,6 +33,10 @@ _log = logging.getLogger("resilient_io")
 _LOOK_S: Final = 1.0
 # Between two exchanges while a level is about to become limited.
 _SOON_S: Final = 0.25
+# How often the process that does the work looks whether another one has news for it; a look takes some microseconds.
+_GLANCE_S: Final = 0.05
+# After so long news that was not read is told by who has it: the one that did the work may be stopped or gone.
+_HEED_S: Final = 0.3
 # After a failure the hub is left alone for so long, doubled each time up to the most.
 _AGAIN_S: Final = 1.0
 _AGAIN_MOST_S: Final = 8.0
@@ -52,18 +58,21 @@ class Exchange:
         self._node = node_of(self._table)
         self._again_at = 0.0
         self._again_s = _AGAIN_S
+        self._told_at = math.inf
 
     def step(self, *, news: bool = False) -> float:
         """Do what there is to do, and return after how many seconds to come again; `news`: a level was limited now."""
         now = self._clock()
-        if not self._lead.take(now, by_force=news):
-            self._hub.close()
-            return _LOOK_S
+        ignored = now - self._told_at >= _HEED_S and self._lead.is_told(now)
+        if not self._lead.take(now, by_force=ignored):
+            return self._leave_it(now, news)
+        self._told_at = math.inf
+        self._lead.read(now)
         slots = {slot.digest: slot for slot in self._table.wanted(now)}
-        if not slots:
-            return _LOOK_S
         if now < self._again_at:
             return min(_LOOK_S, self._again_at - now)
+        if not slots:
+            return self._get_ready(now)
         said = {digest: _said(slot, now) for digest, slot in slots.items()}
         try:
             heard = self._hub.exchange(self._node, said)
@@ -76,9 +85,38 @@ class Exchange:
         undecided = any(slot.is_limited() and not said[digest].settled for digest, slot in slots.items())
         return min(fleet_split.pause_s(nodes), _SOON_S if undecided else math.inf)
 
+    def leads(self) -> bool:
+        """Say whether this process does the work of its machine."""
+        return self._lead.is_held(self._clock())
+
+    def is_told(self) -> bool:
+        """Say whether another process of this machine has news for this one, which does the work."""
+        now = self._clock()
+        return self._lead.is_held(now) and self._lead.is_told(now)
+
     def close(self) -> None:
         """Hang up."""
         self._hub.close()
+
+    def _leave_it(self, now: float, news: bool) -> float:
+        """Another process does the work: tell it what is new, and look again whether it has read that."""
+        self._hub.close()
+        if news:
+            self._lead.tell(now)
+            self._told_at = min(self._told_at, now)
+        elif not self._lead.is_told(now):
+            self._told_at = math.inf
+        return _HEED_S if self._told_at < math.inf else _LOOK_S
+
+    def _get_ready(self, now: float) -> float:
+        """Connect while nothing is used yet: it takes longest when all processes of a job start to work."""
+        if not self._hub.is_connected:
+            try:
+                self._hub.greet()
+            except HubLost as error:
+                return self._lost(now, error)
+            self._found(now)
+        return _LOOK_S
 
     def _lost(self, now: float, error: HubLost) -> float:
         self._again_at, self._again_s = now + self._again_s, min(_AGAIN_MOST_S, 2.0 * self._again_s)
@@ -115,9 +153,10 @@ def _hear(slot: Slot, mine: Entry, others: Sums, now: float) -> None:
             return
         rows, rec = slot.rows(), slot.read(now)
         members = _members(rows, now)
-        slot.share = rec[SHARE] = fleet_split.share(members, others)
+        slot.share = fleet_split.note_share(rec, members, others)
         if rec[LIMITED] != 0.0:
-            fleet_split.move(rec, now, mine, others)
+            proven, at = slot.had
+            slot.had = proven * fleet_split.move(rec, now, mine, others), at  # who has the rate now proves it anew
             slot.moved_at = now
             slot.put(rec, RATE, ENTRY_RATE, REFUSED_AT, SHARE)
         elif fleet_split.hears_of_limit(others) and _is_used(rows, now):
@@ -197,5 +236,16 @@ def _run(url: str, signals: _Signals) -> None:
             _log.log(level, "the exchange of limits across the cluster failed: %s", type(error).__name__)
             failed, pause_s = True, _AGAIN_MOST_S
         # Nodes that were started together must not come together for ever.
-        news = signals.wait(pause_s * chance.uniform(0.9, 1.1))
+        news = _wait(signals, exchange, pause_s * chance.uniform(0.9, 1.1))
     exchange.close()
+
+
+def _wait(signals: _Signals, exchange: Exchange, pause_s: float) -> bool:
+    """Wait for the next exchange; say whether this process has news. Word of another one ends the wait too."""
+    until = time.monotonic() + pause_s
+    while (left_s := until - time.monotonic()) > 0.0:
+        if signals.wait(min(left_s, _GLANCE_S) if exchange.leads() else left_s):
+            return True
+        if exchange.is_told():
+            break
+    return False

@@ -115,6 +115,19 @@ class Hub:
             self.close()
             raise HubLost(_reason(error)) from None
 
+    def greet(self) -> None:
+        """Connect, and leave the script there, so that the first exchange is quick; or HubLost."""
+        try:
+            self._run([], ["", round(LEASE_S * 1000), round(_KEY_LIVES_S * 1000)])
+        except Exception as error:
+            self.close()
+            raise HubLost(_reason(error)) from None
+
+    @property
+    def is_connected(self) -> bool:
+        """Say whether there is a connection, as far as is known."""
+        return self._client is not None
+
     def close(self) -> None:
         """Hang up; asking connects again."""
         client, self._client = self._client, None

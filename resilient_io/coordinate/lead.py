@@ -14,8 +14,8 @@ LEASE_S: Final = 5.0
 _NODE_AT: Final = 64
 _PLACES_AT: Final = 128
 _PLACES: Final = 8
-_HUB, _OWNER, _UNTIL, _LOST, _WARNED_AT = range(5)
-_DOUBLES: Final = 5
+_HUB, _OWNER, _UNTIL, _LOST, _WARNED_AT, _TOLD_AT, _READ_AT = range(7)
+_DOUBLES: Final = 7
 # A place that nobody has held for so long is free for another hub.
 _STALE_S: Final = 60.0
 
@@ -27,15 +27,15 @@ class Lead:
         """Look for the lease of the hub of this name; the name must hold no password."""
         self._table = table
         self._key = _number_of(hub.encode("utf-8", "surrogatepass"))
-        self._at: int | None = None
+        self._at = 0
 
     def take(self, now: float, *, by_force: bool = False) -> bool:
         """Take or renew the lease; `by_force` from whoever has it. Without the table's lock: say whether it is held."""
         with self._table.held() as held:
             if not held:
                 return self.is_held(now)
-            at = self._at = self._place(now)
-            if at is None:
+            at = self._at = self._place(now) or 0
+            if not at:
                 return False
             doubles, me = self._table.doubles, self._table.owner
             if doubles[at + _OWNER] != me and _is_between(now, doubles[at + _UNTIL]) and not by_force:
@@ -45,10 +45,27 @@ class Lead:
 
     def is_held(self, now: float) -> bool:
         """Say whether this process has the lease."""
-        doubles, at = self._table.doubles, self._at
-        if at is None or doubles[at + _HUB] != self._key:
+        if not self._is_placed():
             return False
+        doubles, at = self._table.doubles, self._at
         return bool(doubles[at + _OWNER] == self._table.owner and _is_between(now, doubles[at + _UNTIL]))
+
+    def tell(self, now: float) -> None:
+        """Leave word for whoever has the lease that there is news; needs no lock."""
+        if self._is_placed():
+            self._table.doubles[self._at + _TOLD_AT] = now
+
+    def is_told(self, now: float) -> bool:
+        """Say whether there is word that the holder has not read; one from the future is not believed."""
+        if not self._is_placed():
+            return False
+        doubles, at = self._table.doubles, self._at
+        return bool(doubles[at + _READ_AT] < doubles[at + _TOLD_AT] <= now)
+
+    def read(self, now: float) -> None:
+        """Have read what was left so far; for the holder."""
+        if self._is_placed():
+            self._table.doubles[self._at + _READ_AT] = now
 
     def note(self, now: float, *, lost: bool) -> bool:
         """Note whether the hub is lost, for whoever has the lease later; say whether that is worth telling a person.
@@ -56,7 +73,7 @@ class Lead:
         It is at the first of the machine's processes that finds it so, and at most once in a minute.
         """
         doubles, at = self._table.doubles, self._at
-        if at is None or (doubles[at + _LOST] != 0.0) is lost:
+        if not at or (doubles[at + _LOST] != 0.0) is lost:
             return False
         doubles[at + _LOST] = float(lost)
         if not lost:
@@ -65,6 +82,9 @@ class Lead:
         if not told:
             doubles[at + _WARNED_AT] = now
         return not told
+
+    def _is_placed(self) -> bool:
+        return bool(self._at and self._table.doubles[self._at + _HUB] == self._key)
 
     def _place(self, now: float) -> int | None:
         """Return where the hub's place begins, taken for it if there is room."""

@@ -14,10 +14,11 @@ from typing import Any, Final, Protocol
 
 from resilient_io.control import joining, law, turns
 from resilient_io.control.law import COUNT, IN_FLIGHT, LIMITED, RATE, Record
-from resilient_io.control.law_record import ASSUMED
+from resilient_io.control.law_record import ASSUMED, CHALLENGE
 from resilient_io.coordinate.fleet import Job, share_of
 from resilient_io.coordinate.pace import UNSURE
-from resilient_io.coordinate.table import Slot, Table
+from resilient_io.coordinate.slot import Slot
+from resilient_io.coordinate.table import Table
 
 # Seconds for which a process that was locked out decides by itself.
 ALONE_S: Final = 0.5
@@ -39,7 +40,8 @@ _OWED_MOST: Final = 8
 _SHOW_S: Final = 1.0
 
 
-_Owed = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+# A step that is owed: since when, and what.
+_Owed = tuple[float, Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 _NOTHING: Final[list[_Owed]] = []
 
 
@@ -164,7 +166,7 @@ class NodePace:
             self._stepped(now, law.on_success, sent_at, backlog=backlog)
         else:
             # Told with the next question, which comes with the next request: half of all locking is saved.
-            self._owed.append((law.on_success, (sent_at,), {"backlog": backlog}))
+            self._owed.append((now, law.on_success, (sent_at,), {"backlog": backlog}))
 
     def on_refusal(self, now: float, sent_at: float, u: float) -> None:
         """See Pace. The first one of an open level makes it limited for all."""
@@ -243,12 +245,12 @@ class NodePace:
         """
         try:
             # A refusal that is owed on an open level ends that.
-            where = self._load(now, join or any(owed[0] is not law.on_success for owed in self._owed))
+            where = self._load(now, join or any(owed[1] is not law.on_success for owed in self._owed))
             if where is _Where.HELD_UP:
-                self._owed.append((step, args, options))
+                self._owed.append((now, step, args, options))
                 return None
             for owed in self._paid_now():
-                self._safely(now, *owed)
+                self._safely(*owed)
             result = self._safely(now, step, args, options)
             if where is _Where.SHARED:
                 self._store(now)
@@ -311,7 +313,8 @@ class NodePace:
         if self._link is not None and self._slot is not None:
             # Who asks for a cluster is hardly all of it, whatever no launcher said.
             told = self._slot.share or (told if told != ASSUMED else 0.0)
-        self._rec[law.SHARE] = told
+        if self._rec[CHALLENGE] == 0.0:  # a test under way is judged by what it began with
+            self._rec[law.SHARE] = told
 
     def _store(self, now: float) -> None:
         slot = self._slot

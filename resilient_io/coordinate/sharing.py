@@ -8,9 +8,10 @@ from typing import Protocol
 from resilient_io.control.law import SHARE, Record
 from resilient_io.coordinate.cluster import ClusterLink
 from resilient_io.coordinate.fleet import Job, job_of, share_of
+from resilient_io.coordinate.folder import Unusable, directory
 from resilient_io.coordinate.node import NodePace
 from resilient_io.coordinate.pace import Pace, ProcessPace
-from resilient_io.coordinate.table import Table, Unusable, directory
+from resilient_io.coordinate.table import Table
 from resilient_io.policy import Policy
 
 _log = logging.getLogger("resilient_io")
@@ -22,8 +23,14 @@ class Sharing(Protocol):
     def pace(self, rec: Record, name: str, policy: Policy, now: float) -> Pace:
         """Return what steps the record of the level of this name."""
 
+    def expect(self, policy: Policy) -> None:
+        """Levels of this policy will be wanted soon: get ready what takes time. Waits for nothing."""
+
     def widen(self, pace: Pace, policy: Policy) -> None:
         """A level that is in use already meets a policy that may share it with more."""
+
+    def share(self, policy: Policy) -> float:
+        """Return the part of the fleet that this process is, above 0 to 1; 0.0 where it is not known."""
 
 
 class ProcessSharing:
@@ -33,8 +40,15 @@ class ProcessSharing:
         """Return a pace of this process's own."""
         return _alone(rec, policy, job_of())
 
+    def expect(self, policy: Policy) -> None:
+        """Do nothing: see the class."""
+
     def widen(self, pace: Pace, policy: Policy) -> None:
         """Do nothing: see the class."""
+
+    def share(self, policy: Policy) -> float:
+        """See Sharing."""
+        return share_of(job_of(), policy.fleet_size, 1, shared=False)
 
 
 def _alone(rec: Record, policy: Policy, job: Job) -> Pace:
@@ -66,11 +80,21 @@ class NodeSharing:
             return _alone(rec, policy, self._job)
         return NodePace(rec, table, name, now, self._job, policy.fleet_size, self._link(policy))
 
+    def expect(self, policy: Policy) -> None:
+        """Let the exchange connect, if the policy says "cluster"."""
+        link = self._link(policy)
+        if link is not None:
+            link.wake()
+
     def widen(self, pace: Pace, policy: Policy) -> None:
         """Share the level across the cluster from now on, if the policy says so."""
         link = self._link(policy)
         if link is not None and isinstance(pace, NodePace):
             pace.share_further(link)
+
+    def share(self, policy: Policy) -> float:
+        """See Sharing."""
+        return share_of(self._job, policy.fleet_size, 1, shared=False)
 
     def _link(self, policy: Policy) -> ClusterLink | None:
         url = policy.redis_url

@@ -10,7 +10,7 @@ from typing import Final
 
 from resilient_io import events
 from resilient_io.classify.fault import Applied, FaultKind, Load, Verdict
-from resilient_io.classify.operations import is_idempotent, repeat_is_told
+from resilient_io.classify.operations import is_idempotent, is_write, repeat_is_told
 from resilient_io.control.attempt import AttemptMachine, GiveUpNow, Retry
 from resilient_io.control.scopes import ScopePath
 from resilient_io.drive.gate import Outcome, Permit, WaitedTooLong
@@ -183,6 +183,11 @@ class Call:
         if permit is not None:
             permit.free(Outcome.SUCCEEDED)
 
+    def moves(self, moved_bytes: int) -> None:
+        """Note how many bytes the body of the answer, or of the request that was answered, holds."""
+        if self._permit is not None:
+            self._permit.moved_bytes = moved_bytes
+
     def leave_permit(self, hold: BodyHold) -> None:
         """Note an answer that is none of our faults, and leave its permit to the one who reads its body."""
         self.verdict = self.give_up = None
@@ -278,7 +283,6 @@ class Call:
             )
 
     def _record(self, verdict: Verdict, reason: Reason) -> None:
-        now = self._runtime.clock.now()
         if self.lost_answer and verdict.kind in _HIDES_THE_TRUTH and repeat_is_told(self.judged_as):
             # Whatever ended it, an earlier attempt may have done the work. A repeat would have been refused.
             verdict = replace(verdict, kind=FaultKind.AMBIGUOUS, applied=Applied.MAYBE, retryable=False)
@@ -290,24 +294,56 @@ class Call:
             path=self._place(),
             verdict=verdict,
             attempts=self.attempts,
-            elapsed_s=now - self._started_at,
+            elapsed_s=self._runtime.clock.now() - self._started_at,
             scope=str(self.path),
             request_id=verdict.request_id,
             reason=reason,
         )
-        if verdict.kind in _HIDES_THE_TRUTH and not self.operation.is_hedge:
-            _log.warning("gave up: %s", GaveUp(self.give_up, RuntimeError()))
-            if events.listening():
-                events.emit(
-                    events.OperationGaveUp(at_s=now, scope=str(self.path), operation=self.name, record=self.give_up)
-                )
 
     def gave_up(self, error: BaseException) -> GaveUp:
-        """Return the give-up to raise, and enter it in the operation's ledger."""
+        """Return the give-up to raise, tell the log and the listeners, and enter it in the operation's ledger."""
         assert self.give_up is not None
         gave_up = GaveUp(self.give_up, error)
+        if not self.operation.is_hedge:
+            self._tell(gave_up)
+        # Last: other threads of the operation stop at what they find there, and their errors are poorer.
         self.operation.ledger.append(gave_up)
         return gave_up
+
+    def _tell(self, gave_up: GaveUp) -> None:
+        _log.warning("gave up: %s", gave_up)
+        if events.listening():
+            now, scope = self._runtime.clock.now(), str(self.path)
+            events.emit(events.OperationGaveUp(at_s=now, scope=scope, operation=self.name, record=gave_up.record))
+
+    # -- a write whose answer was lost -------------------------------------------------------------
+
+    def may_be_looked_up(self) -> bool:
+        """Say whether looking at the store may tell what a write whose answer was lost came to.
+
+        Not after a deadline: nobody waits any more.
+        """
+        give_up = self.give_up
+        if give_up is None or not self.lost_answer:
+            return False
+        return give_up.reason not in ("deadline", "total_deadline") and is_write(self.judged_as)
+
+    def lookup(self) -> Operation:
+        """Return the operation that looks: with this one's policy, and one attempt if all of this one's are spent."""
+        spent = self.give_up is not None and self.give_up.reason in ("attempts", "throttle_attempts", "budget")
+        overlay = self.operation.overlay
+        return Operation(
+            name=f"look up {self.name}",
+            surface=Surface.CLIENT,
+            overlay=overlay,
+            most_attempts=1 if spent else None,
+        )
+
+    def is_refused(self, verdict: Verdict) -> None:
+        """Note that the refusal is no echo of our own success: the store was looked at, and it is not ours."""
+        assert self.give_up is not None
+        self.verdict = verdict
+        self.give_up = replace(self.give_up, verdict=verdict, reason="not_retryable")
 
     def hides_the_truth(self) -> bool:
         """Say whether what was given up must not be taken for an answer about the object."""

@@ -29,7 +29,7 @@ from threading import get_ident
 from typing import Final
 
 from resilient_io import events
-from resilient_io.control import budget, charging, law
+from resilient_io.control import budget, charging, given, law
 from resilient_io.control.charging import Outcome as Outcome
 from resilient_io.control.scopes import ScopePath, label
 from resilient_io.coordinate.sharing import Sharing
@@ -56,7 +56,10 @@ class Permit:
     KeyboardInterrupt can strike between any two steps) comes back with the next admission.
     """
 
-    __slots__ = ("__weakref__", "_gate", "_lane", "_number", "_open", "blob", "charge", "policy", "sent_at", "waited_s")
+    __slots__ = (
+        "__weakref__", "_gate", "_lane", "_number", "_open", "blob", "charge", "moved_bytes", "policy", "sent_at",
+        "waited_s",
+    )  # fmt: skip
 
     def __init__(self, gate: Gate, lane: Lane, policy: Policy, sent_at: float, waited_s: float = 0.0) -> None:
         self._gate = gate
@@ -68,6 +71,8 @@ class Permit:
         self.waited_s = waited_s
         # Whose limit was passed, where the service says so: "account"; else it is taken for the prefix's.
         self.charge: str | None = None
+        # What its body holds, as far as that is known when it is settled.
+        self.moved_bytes = 0
         # The object that is asked for, where objects have limits of their own.
         self.blob = ""
 
@@ -157,7 +162,7 @@ class Gate:
             if blob:
                 path = self._table.narrowed(path, blob, policy, now)
             lane = self._table.lane(path, policy, now)
-            if not lane.waiting and len(lane.open) < lane.cap and lane.ready_at(now, policy.rate_per_s) <= now:
+            if not lane.waiting and not lane.is_full(now) and lane.ready_at(now, policy) <= now:
                 permit = Permit(self, lane, policy, now)
                 permit.blob = blob
                 self._send(permit, lane, now)
@@ -175,7 +180,7 @@ class Gate:
             # The lane is looked up under the lock that queues: in between it could be forgotten.
             lane = waiter.lane or self._queue(waiter, now)
             self._read_inbox(now)
-            if lane.waiting and lane.waiting[0] is waiter and len(lane.open) >= lane.cap:
+            if lane.waiting and lane.waiting[0] is waiter and lane.is_full(now):
                 self._sweep(lane, now)
             self._pump(lane, now)
             if waiter.permit is None and deadline_at is not None and now >= deadline_at:
@@ -204,8 +209,10 @@ class Gate:
         alarm = math.inf
         if lane.waiting[0] is waiter:
             alarm = now + _LOOK_AGAIN_S
-            if lane.in_flight < lane.cap:
-                alarm = min(alarm, lane.ready_at(now, waiter.policy.rate_per_s))
+            if lane.is_full(now):
+                alarm = min(alarm, lane.opens_at) if lane.cap < lane.full_cap else alarm
+            else:
+                alarm = min(alarm, lane.ready_at(now, waiter.policy))
         waiter.doze(alarm)
         until = min(until, alarm)
         return None if until == math.inf else until - now
@@ -221,7 +228,7 @@ class Gate:
         lane.open[permit._number] = weakref.ref(permit)
         lane.on_send(now, self._rng.random())
         if permit.policy.rate_per_s is not None:
-            lane.leaf.given[0] -= 1.0
+            given.take(lane.leaf.given_requests, 1.0)
 
     def _pump(self, lane: Lane, now: float) -> None:
         """Grant to as many of the queue as may go; wake the new first one if its alarm is too late."""
@@ -231,9 +238,9 @@ class Gate:
                 # Granted by one who was interrupted before this step; or its event loop was closed under it.
                 self._call(first, lane, now)
                 continue
-            if lane.in_flight >= lane.cap:
+            if lane.is_full(now):
                 return
-            ready = lane.ready_at(now, first.policy.rate_per_s)
+            ready = lane.ready_at(now, first.policy)
             if ready > now:
                 if first.alarm_at <= ready + _SLACK_S or first.notify():
                     return
@@ -309,14 +316,16 @@ class Gate:
     def _settle(self, permit: Permit, outcome: Outcome, sent_at: float, now: float) -> None:
         permit.sent_at = None
         lane = permit._lane
-        if permit.blob:
-            lane.note(permit.blob, now, refused=outcome is Outcome.REFUSED)
+        if permit.blob and outcome is Outcome.SUCCEEDED:
+            lane.note(permit.blob, now)
         charged = lane.leaf if outcome is Outcome.SUCCEEDED else self._charged(permit, outcome, now)
         before = law.rate_per_s(charged.rate) if events.listening() else None
         if outcome is Outcome.SUCCEEDED:
             policy = permit.policy
             lane.on_success(now, sent_at)
             budget.on_success(charged.budget, policy.retry_budget, policy.retry_budget_burst)
+            if permit.moved_bytes:
+                lane.moved(permit.moved_bytes, policy, now)
         else:
             self._settle_failed(lane, charged, outcome, sent_at, now)
         if before is not None:
@@ -325,18 +334,20 @@ class Gate:
     def _charged(self, permit: Permit, outcome: Outcome, now: float) -> Level:
         """Return the level to charge: that of a blob which has just been found to be hot is made."""
         lane, path, blob = permit._lane, permit._lane.path, permit.blob
-        blobs = lane.prefix.blobs
-        index = charging.whose(path, permit.charge, outcome, blobs, blob, now)
+        for level in lane.levels:
+            level.tell(now)
+        index = charging.whose(lane.levels, path, permit.charge, outcome, blob, now)
         if index < len(lane.levels):
             return lane.levels[index]
         hot = self._table.lane(path.of_blob(blob), permit.policy, now).leaf
         hot.tell(now)
-        charging.begin_hot(hot.rate, blobs[blob], now)
+        charging.begin_hot(hot.rate, lane.prefix.below[blob], now)
         return hot
 
     def _settle_failed(self, lane: Lane, charged: Level, outcome: Outcome, sent_at: float, now: float) -> None:
+        if outcome is Outcome.REFUSED:
+            lane.prefix.flow.forget()
         for level in lane.levels:
-            level.tell(now)
             level.tally.count(outcome)
         paces = [level.pace for level in lane.levels]
         charging.settle_failed(paces, charged.pace, outcome, now, sent_at, self._rng.random())

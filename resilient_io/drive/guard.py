@@ -17,6 +17,7 @@ from contextvars import ContextVar
 from enum import Enum
 from typing import Any, Final, NoReturn
 
+from resilient_io.drive.caches import heard
 from resilient_io.drive.forked import StartsAnew
 from resilient_io.drive.operation import Operation, Surface, current, made_current
 from resilient_io.errors import GaveUp, ResilientIOError, public_error
@@ -112,7 +113,7 @@ def _outer() -> Operation | None:
 
 def _raise_last(operation: Operation) -> NoReturn:
     gave_up = operation.ledger[-1]
-    raise public_error(gave_up.record, gave_up.error)
+    raise heard(public_error(gave_up.record, gave_up.error))
 
 
 def _guarded(name: str, inner: Callable[..., Awaitable[Any]], kind: Kind) -> Callable[..., Awaitable[Any]]:
@@ -192,10 +193,10 @@ async def _nested(outer: Operation, pending: Awaitable[Any]) -> Any:
 def _end(operation: Operation, error: Exception) -> None:
     """Raise the public form of a give-up, also of one that a layer between turned into something else."""
     if isinstance(error, GaveUp):
-        raise public_error(error.record, error.error) from error.error
+        raise heard(public_error(error.record, error.error)) from error.error
     if operation.ledger:
         gave_up = operation.ledger[-1]
-        raise public_error(gave_up.record, gave_up.error) from gave_up.error
+        raise heard(public_error(gave_up.record, gave_up.error)) from gave_up.error
 
 
 _DONE: Final = object()

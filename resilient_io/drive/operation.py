@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Protocol
 
@@ -38,6 +38,7 @@ class Operation:
     An `is_hedge` operation is a read that is sent a second time: where it fails, the first one goes on.
 
     `home` is the task that made the operation and will end it; most send nothing from any other one.
+    `most_attempts` bounds the attempts below what the policy allows.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Operation:
     bulk: bool = False
     is_hedge: bool = False
     home: asyncio.Task[Any] | None = None
+    most_attempts: int | None = None
     ledger: list[GaveUp] = field(default_factory=list)
     _others: set[asyncio.Task[Any]] | None = None
 
@@ -82,8 +84,12 @@ class Operation:
     def policy(self, nearer: Mapping[str, object] | None = None) -> Policy:
         """Return the policy in force now; `configure()` is obeyed at once, also by what was made before."""
         if nearer and self.overlay and nearer is not self.overlay:
-            return policies.resolve(nearer, self.overlay)
-        return policies.resolve(nearer or self.overlay)
+            found = policies.resolve(nearer, self.overlay)
+        else:
+            found = policies.resolve(nearer or self.overlay)
+        if self.most_attempts is None:
+            return found
+        return replace(found, max_attempts=self.most_attempts, max_throttle_attempts=self.most_attempts)
 
 
 class Reads(Protocol):

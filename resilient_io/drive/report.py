@@ -55,6 +55,12 @@ class ScopeReport:
     """Reads that were sent a second time because their answer was late (`hedge=True`)."""
     hedges_won: int = 0
     """Those of them of which the second request was answered sooner."""
+    moved_bytes: int = 0
+    """Bytes read or written, by the lengths of the bodies."""
+    bytes_per_s: float = 0.0
+    """The same, each second, in the last 5 to 10 s."""
+    plateau_bytes_per_s: float | None = None
+    """Bytes a second above which more requests in flight moved no more, without a refusal; None: not seen."""
     leaf: bool = True
     """Whether requests are counted here first; False for the buckets and stores above, which sum up."""
 
@@ -91,7 +97,9 @@ class Report:
         lines = _table([_HEAD, *map(_row, busiest[:_SHOWN_SCOPES])])
         if len(busiest) > _SHOWN_SCOPES:
             lines.append(f"... and {len(busiest) - _SHOWN_SCOPES} more")
-        lines += [f"{scope.label}: {scope.advice}" for scope in self.hot_prefixes() if scope.advice]
+        hot = self.hot_prefixes()
+        capped = [scope for scope in leaves if scope.plateau_bytes_per_s is not None and scope not in hot]
+        lines += [f"{scope.label}: {scope.advice}" for scope in (*hot, *capped) if scope.advice]
         lines += [f"{scope.label}: {scope.unverified} {_UNVERIFIED}" for scope in leaves if scope.unverified]
         lines += [_hedged(scope) for scope in leaves if scope.hedged]
         return "\n".join(lines)
@@ -105,25 +113,27 @@ def report() -> Report:
     run = runtime()
     lanes, levels = run.gate.lanes(), run.gate.levels()
     waiting: Counter[str] = Counter()
+    places: Counter[str] = Counter()
     in_flight: Counter[str] = Counter()
     for lane in lanes:
         for level in lane.levels:
             waiting[level.key] += len(lane.waiting)
             # The lane of a hot blob has the semaphore of its prefix.
             in_flight[level.key] += 0 if lane.path.blob else lane.in_flight
+        places[lane.leaf.key] = max(places[lane.leaf.key], int(lane.full_cap))
         if lane.path.blob:
             in_flight[lane.leaf.key] += lane.leaf.in_flight
-    leaves = {lane.leaf.key for lane in lanes}
     return Report(
         at_s=run.clock.now(),
         scopes=tuple(
-            _scope_report(level, waiting[level.key], in_flight[level.key], level.key in leaves) for level in levels
+            _scope_report(level, run.clock.now(), waiting[level.key], in_flight[level.key], places[level.key])
+            for level in levels
         ),
     )
 
 
-def _scope_report(level: Level, waiting: int, in_flight: int, leaf: bool) -> ScopeReport:
-    tally, rate = level.tally, law.rate_per_s(level.rate)
+def _scope_report(level: Level, now: float, waiting: int, in_flight: int, places: int) -> ScopeReport:
+    tally, flow, rate = level.tally, level.flow, law.rate_per_s(level.rate)
     return ScopeReport(
         label=redact(label(level.key)),
         op_class=level.key.rpartition("|")[2],
@@ -141,11 +151,19 @@ def _scope_report(level: Level, waiting: int, in_flight: int, leaf: bool) -> Sco
         unverified=tally.unverified,
         hedged=tally.hedged,
         hedges_won=tally.hedges_won,
-        leaf=leaf,
+        moved_bytes=flow.total_bytes,
+        bytes_per_s=flow.bytes_per_s(now),
+        plateau_bytes_per_s=flow.plateau_bytes_per_s(places) if places else None,
+        leaf=places > 0,
     )
 
 
 def _advice(scope: ScopeReport) -> str:
+    if scope.plateau_bytes_per_s is not None:
+        return (
+            f"more requests in flight move no more than {scope.plateau_bytes_per_s / 1e6:.3g} MB/s, and none is "
+            "refused: the cap is on bytes (the network of this machine, or the egress of the account), not on requests"
+        )
     if not scope.refused:
         return ""
     if scope.share_refused < _WORTH_ADVICE:

@@ -7,9 +7,10 @@ import random
 import threading
 from dataclasses import dataclass
 
-from resilient_io.coordinate.sharing import NodeSharing
+from resilient_io.coordinate.sharing import NodeSharing, Sharing
 from resilient_io.drive.clock import Clock, SystemClock
 from resilient_io.drive.gate import Gate
+from resilient_io.policy import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,7 @@ class Runtime:
 
     clock: Clock
     gate: Gate
+    sharing: Sharing | None = None
 
 
 _runtime: Runtime | None = None
@@ -27,6 +29,18 @@ _making = threading.Lock()
 def runtime() -> Runtime:
     """Return the runtime of this process."""
     return _runtime or _first()
+
+
+def expect(policy: Policy) -> None:
+    """Get ready what requests under this policy will need, where that takes time: the way to a cluster's hub.
+
+    Called when a client is hardened. Waits for nothing, and raises nothing that the first request would not.
+    """
+    if policy.enabled and policy.coordination == "cluster":
+        run = runtime()
+        with run.gate.locked():
+            if run.sharing is not None:
+                run.sharing.expect(policy)
 
 
 def _first() -> Runtime:
@@ -46,7 +60,7 @@ def reset(clock: Clock | None = None, rng: random.Random | None = None) -> Runti
     sharing = NodeSharing() if clock is None else None
     clock = clock if clock is not None else SystemClock()
     rng = rng if rng is not None else random.Random(os.urandom(16))
-    _runtime = Runtime(clock=clock, gate=Gate(clock, rng, sharing))
+    _runtime = Runtime(clock=clock, gate=Gate(clock, rng, sharing), sharing=sharing)
     return _runtime
 
 

@@ -7,10 +7,12 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import MutableSequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Protocol
 
-from resilient_io.control import budget, law
-from resilient_io.control.evidence import Blobs, Seen, note
+from resilient_io.control import budget, given, law, opening
+from resilient_io.control.evidence import Family, note
+from resilient_io.control.flow import Flow
 from resilient_io.control.hedge import Hedging
 from resilient_io.control.scopes import ScopePath
 from resilient_io.coordinate.pace import Pace, ProcessPace
@@ -26,8 +28,6 @@ MAX_LANES: Final = 8_192
 _STALE_S: Final = 300.0
 # For so long what happened on an open level may stay untold: an entry is decided on a second's answers.
 _TELL_S: Final = 0.02
-# Seconds of a given rate that may be saved up: a thread that wakes a little late must not lose its turn.
-_GIVEN_BURST_S: Final = 0.02
 
 
 class Waiter(Protocol):
@@ -98,9 +98,17 @@ class Level:
     untold_at: float = 0.0
     told_in_flight: int = 0
     tell_at: float = -math.inf
-    blobs: Blobs = field(default_factory=OrderedDict)
     hedging: Hedging | None = None
-    given: MutableSequence[float] = field(default_factory=lambda: [1.0, 0.0])
+    below: Family = field(default_factory=OrderedDict)
+    above: Level | None = None
+    given_requests: given.Given = field(default_factory=given.fresh)
+    given_bytes: given.Given = field(default_factory=given.fresh)
+    flow: Flow = field(default_factory=Flow)
+
+    def note(self, now: float, succeeded: int) -> None:
+        """Note in the level above that requests of this one were served."""
+        if self.above is not None:
+            note(self.above.below, self.key, now, refused=False, answers=succeeded)
 
     def tell(self, now: float) -> None:
         """Tell the pace what it was not told yet; to be called before it is told or asked anything else."""
@@ -111,6 +119,8 @@ class Level:
             self.tally.sent += sent
             self.tally.succeeded += succeeded
             self.pace.on_open(now, self.untold_at, sent, succeeded)
+            if succeeded:
+                self.note(self.untold_at, succeeded)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -122,7 +132,11 @@ class Lane:
     """
 
     path: ScopePath
-    cap: int
+    cap: float
+    """In flight at most, at present."""
+    full_cap: float
+    """The same from `opens_at` on: a large fleet begins with less (`control.opening`)."""
+    opens_at: float = -math.inf
     levels: tuple[Level, ...]
     open: dict[int, weakref.ref[Permit]] = field(default_factory=dict)
     waiting: deque[Waiter] = field(default_factory=deque)
@@ -161,21 +175,37 @@ class Lane:
             if in_flight > level.told_in_flight or now >= level.tell_at:
                 level.tell(now)
 
+    def is_full(self, now: float) -> bool:
+        """Say whether as many are in flight as may be."""
+        if self.cap < self.full_cap and now >= self.opens_at:
+            self.cap = self.full_cap
+        return len(self.open) >= self.cap
+
     def on_success(self, now: float, sent_at: float) -> None:
         """Count a request that was answered."""
+        if self.cap < self.full_cap:
+            self.cap += opening.GAIN
         for level in self.levels:
             pace = level.pace
             if pace.flags[pace.flag_at] != 0.0:
                 level.tell(now)
                 level.tally.succeeded += 1
+                level.note(now, 1)
                 pace.on_success(now, sent_at, bool(self.waiting))
             else:
                 level.untold_succeeded += 1
                 level.untold_at = now
 
-    def note(self, blob: str, now: float, *, refused: bool) -> Seen:
-        """Note what became of a request for an object of the prefix."""
-        return note(self.prefix.blobs, blob, now, refused=refused)
+    def moved(self, moved_bytes: int, policy: Policy, now: float) -> None:
+        """Count the bytes of one answer or of what was written."""
+        prefix = self.prefix
+        prefix.flow.note(now, 1, moved_bytes, len(self.open))
+        if policy.bytes_per_s is not None:
+            given.take(self.leaf.given_bytes, moved_bytes)
+
+    def note(self, blob: str, now: float) -> None:
+        """Note that a request for an object of the prefix was served."""
+        note(self.prefix.below, blob, now, refused=False)
 
     def busy(self) -> bool:
         """Say whether somebody has a permit of this lane or waits for one."""
@@ -188,8 +218,8 @@ class Lane:
         rate = self.leaf.rate
         return not law.is_limited(rate) or now - rate[law.REFUSED_AT] > _STALE_S
 
-    def ready_at(self, now: float, given_per_s: float | None) -> float:
-        """Return when the next request may leave as far as the rates of all levels go."""
+    def ready_at(self, now: float, policy: Policy) -> float:
+        """Return when the next request may leave as far as the rates of all levels go, and those that were given."""
         ready = now
         for level in self.levels:
             pace = level.pace
@@ -198,7 +228,11 @@ class Lane:
                 at = pace.ready_at(now)
                 if at > ready:
                     ready = at
-        return ready if given_per_s is None else max(ready, _given_ready_at(self.leaf.given, now, given_per_s))
+        if policy.rate_per_s is not None:
+            ready = max(ready, given.requests_ready_at(self.leaf.given_requests, now, policy.rate_per_s))
+        if policy.bytes_per_s is not None:
+            ready = max(ready, given.bytes_ready_at(self.leaf.given_bytes, now, policy.bytes_per_s))
+        return ready
 
 
 class ScopeTable:
@@ -236,10 +270,17 @@ class ScopeTable:
         if len(self._lanes) >= self._evict_above:
             self._evict(now)
         levels = tuple(self._level(level, policy, now) for level in path.levels())
-        lane = self._lanes[key] = Lane(path=path, cap=policy.max_concurrency, levels=levels)
+        for above, level in pairwise(levels[:-1] if path.blob else levels):
+            level.above = above
+        lane = self._lanes[key] = self._new_lane(path, levels, policy, now)
         if path.blob:
             self._join(lane, self.lane(path.of_blob(""), policy, now))
         return lane
+
+    def _new_lane(self, path: ScopePath, levels: tuple[Level, ...], policy: Policy, now: float) -> Lane:
+        most = float(policy.max_concurrency)
+        first = most if path.blob else min(most, opening.window(self._sharing.share(policy)))
+        return Lane(path=path, levels=levels, cap=first, full_cap=most, opens_at=now + opening.FOR_S)
 
     def narrowed(self, path: ScopePath, blob: str, policy: Policy, now: float) -> ScopePath:
         """Return the path of the blob if it is known to be hot, else `path`."""
@@ -310,13 +351,3 @@ class ScopeTable:
 def _reach(policy: Policy) -> str:
     """Return with whom a policy shares its limits; what is not said is "node", where that works."""
     return policy.coordination or "node"
-
-
-def _given_ready_at(rec: MutableSequence[float], now: float, per_s: float) -> float:
-    """Return when a bucket of `per_s` requests a second has its next token.
-
-    It holds what `_GIVEN_BURST_S` bring, and at least one.
-    """
-    rec[0] = min(max(1.0, per_s * _GIVEN_BURST_S), rec[0] + max(0.0, now - rec[1]) * per_s)
-    rec[1] = now
-    return now if rec[0] >= 1.0 - 1e-9 else now + (1.0 - rec[0]) / per_s

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
-from resilient_io.control import charging
+from resilient_io.control import charging, opening
 from resilient_io.control import law as law_of
 from resilient_io.control.charging import Outcome
-from resilient_io.control.evidence import Blobs
+from resilient_io.control.evidence import Family
 from resilient_io.control.law import Constants, Record
 from resilient_io.control.scopes import ScopePath
 
@@ -22,11 +23,16 @@ Waiting = TypeVar("Waiting")
 class Level:
     """The record of one level, stepped by a law."""
 
-    __slots__ = ("blobs", "law", "rec")
+    __slots__ = ("below", "law", "rec")
 
     def __init__(self, rec: Record, law: Constants) -> None:
         self.rec, self.law = rec, law
-        self.blobs: Blobs = OrderedDict()
+        self.below: Family = OrderedDict()
+
+    @property
+    def rate(self) -> Record:
+        """The record, by the name that the gate has for it."""
+        return self.rec
 
     def on_refusal(self, now: float, sent_at: float, u: float) -> None:
         """Count a refusal."""
@@ -51,6 +57,10 @@ class Lane(Generic[Waiting]):
     new: deque[Waiting] = field(default_factory=deque)
     again: deque[Waiting] = field(default_factory=deque)
     wake_at: float = -1.0
+    in_flight: int = 0
+    most: float = math.inf
+    """In flight at present; it is held back for a moment at first (`control.opening`)."""
+    made_at: float = 0.0
 
     @property
     def leaf(self) -> Record:
@@ -59,64 +69,75 @@ class Lane(Generic[Waiting]):
 
     def ready_at(self, now: float) -> float:
         """Return when the next request may leave as far as the rates of all levels go."""
-        ready = now
+        ready = self._open_at(now) if self.in_flight >= self.most else now
         for level in self.levels:
             if level.rec[law_of.LIMITED] != 0.0:
                 ready = max(ready, law_of.ready_at(level.rec, now, level.law))
         return ready
 
+    def _open_at(self, now: float) -> float:
+        """Return when more than `most` may go; an answer may come before."""
+        if now < self.made_at + opening.FOR_S:
+            return self.made_at + opening.FOR_S
+        self.most = math.inf
+        return now
+
     def on_send(self, now: float, u: float) -> None:
         """Count a request that leaves now."""
+        self.in_flight += 1
         for level in self.levels:
             law_of.on_send(level.rec, now, u, level.law)
 
     def on_served(self, now: float, sent_at: float, blob: str) -> None:
         """Let every level learn of a success."""
+        self.in_flight -= 1
+        self.most += opening.GAIN
         backlog = bool(self.again or self.new)
-        if blob:
-            self._whose(Outcome.SUCCEEDED, None, blob, now)
+        charging.note_success(self.levels, self.path, blob, now)
         for level in self.levels:
             law_of.on_success(level.rec, now, sent_at, backlog=backlog, law=level.law)
 
     def on_refused(self, now: float, sent_at: float, u: float, said: str | None, blob: str) -> None:
         """Charge one level with a refusal."""
-        charged = self._whose(Outcome.REFUSED, said, blob, now)
+        self.in_flight -= 1
+        charged = self._charged(said, blob, now)
         charging.settle_failed(self.levels, charged, Outcome.REFUSED, now, sent_at, u)
 
-    def _whose(self, outcome: Outcome, said: str | None, blob: str, now: float) -> Level:
+    def _charged(self, said: str | None, blob: str, now: float) -> Level:
         path, levels = self.path, self.levels
-        left_out = len(path.levels()) - len(levels)
-        blobs = levels[path.index_of(None) - left_out - (1 if path.blob else 0)].blobs
-        index = charging.whose(path, said, outcome, blobs, blob, now) - left_out
+        index = charging.whose(levels, path, said, Outcome.REFUSED, blob, now)
         if index < len(levels):
             return levels[index]
-        hot = self.client.lane(path.of_blob(blob)).levels[-1]
-        charging.begin_hot(hot.rec, blobs[blob], now)
+        hot = self.client.lane(path.of_blob(blob), now).levels[-1]
+        charging.begin_hot(hot.rec, levels[-2 if path.blob else -1].below[blob], now)
         return hot
 
 
 class Client(Generic[Waiting]):
     """The levels and lanes of one who steps records."""
 
-    def __init__(self, law: Constants, share: float | None, *, whole_path: bool) -> None:
+    def __init__(self, law: Constants, share: float | None, members: float, *, whole_path: bool) -> None:
         """Know nothing yet. `whole_path`: admission asks all levels; else the prefix alone, which is quicker."""
         self._law, self._share, self._whole_path = law, share, whole_path
+        # Each process has a window of its own; they are simulated as one.
+        self._opening = members * opening.window((share or 0.0) / members)
         self._levels: dict[str, Level] = {}
         self._lanes: dict[ScopePath, Lane[Waiting]] = {}
 
-    def lane(self, path: ScopePath) -> Lane[Waiting]:
+    def lane(self, path: ScopePath, now: float = 0.0) -> Lane[Waiting]:
         """Return the lane of a path, made if it is not there."""
         lane = self._lanes.get(path)
         if lane is None:
             keys = path.levels() if self._whole_path else path.levels()[-1:]
-            lane = self._lanes[path] = Lane(self, path, tuple(self._level(key) for key in keys))
+            levels = tuple(self._level(key) for key in keys)
+            lane = self._lanes[path] = Lane(self, path, levels, most=self._opening, made_at=now)
         return lane
 
     def lane_of(self, path: ScopePath, blob: str, now: float) -> Lane[Waiting]:
         """Return the lane of the blob if it is known to be hot, else that of the path."""
         hot = self._lanes.get(path.of_blob(blob)) if blob else None
         if hot is None or not law_of.is_limited(hot.leaf) or now - hot.leaf[law_of.REFUSED_AT] > _STALE_S:
-            return self.lane(path)
+            return self.lane(path, now)
         return hot
 
     def limited(self) -> list[str]:

@@ -66,7 +66,10 @@ class Simulation:
         """Add a fleet, with clients of its own or those of another one; return them."""
         if clients is None:
             make = Client[_Operation]
-            clients = [make(fleet.law, fleet.share, whole_path=self._whole_path) for _ in range(fleet.records())]
+            clients = [
+                make(fleet.law, fleet.share, fleet.members(number), whole_path=self._whole_path)
+                for number in range(fleet.records())
+            ]
         measured_s = self._end_s - max(self._warm_s, fleet.begin_s)
         result = Result(processes=fleet.processes, seconds=measured_s, done=[0] * fleet.processes)
         result.served_by_second = [0] * (int(self._end_s) + 1)

@@ -59,9 +59,10 @@ class Exchange:
 def _move(node: _Node, said: fleet_split.Entry, others: fleet_split.Sums, now: float) -> None:
     rec = node.rec
     if rec[law_of.LIMITED] != 0.0:
-        rec[law_of.SHARE] = fleet_split.share(node.members, others)
+        fleet_split.note_share(rec, node.members, others)
         node.moved_at = now
-        fleet_split.move(rec, now, said, others)
+        proven, at = node.had
+        node.had = proven * fleet_split.move(rec, now, said, others), at
     elif rec[law_of.IN_FLIGHT] > 0.0 and fleet_split.hears_of_limit(others):
         row = joining.row_of(rec, now, rec[law_of.IN_FLIGHT])
         rec[:] = fleet_split.enter_heard([row], now, node.members, others)

@@ -126,6 +126,8 @@ class Engine:
             message=rule.message,
             request_id=request_id,
         )
+        own = {name.lower() for name, _ in rule.headers}
+        reply.headers = [pair for pair in reply.headers if pair[0].lower() not in own]
         reply.headers += _extra_headers(rule.retry_after_s, rule.headers)
         if rule.body is not None and head.method != "HEAD":
             reply.body = rule.body.encode()

@@ -44,6 +44,7 @@ class FaultAction(str, Enum):
     OK_EMPTY = "ok_empty"  # status 200, no body; not applied
     INVALID_XML = "invalid_xml"  # a body cut in the middle of a tag; not applied
     IGNORE_RANGE = "ignore_range"  # the Range header is dropped: 200 and everything; applied
+    SHORT_RANGE = "short_range"  # the first `after_bytes` of a range, as a sound 206 of those; applied
     IGNORE_IF_NONE_MATCH = "ignore_if_none_match"  # the If-None-Match header is dropped; applied
 
     def __str__(self) -> str:
@@ -165,7 +166,8 @@ class FaultRule:
     number) and then with `probability`, at most `limit` times altogether.
 
     `status` and `code` None mean 503 SlowDown for errors (400 and less known statuses need a `code`
-    to be told apart). `retry_after_s` adds a Retry-After header, `headers` any others, `body` None
+    to be told apart). `retry_after_s` adds a Retry-After header, `headers` any others (in the place of
+    the answer's own of that name), `body` None
     means the protocol's error body. `after_bytes` is where a body ends or stalls, `delay_s` how long
     (0 with a stall: until the client leaves or the server stops). `after_commit` lets the store
     apply the call before an error is answered.

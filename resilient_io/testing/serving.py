@@ -134,6 +134,8 @@ class _Turn:
             await asyncio.sleep(rule.delay_s)
         if rule.action in _DROPPED_HEADERS:
             _drop_headers(self.head, _DROPPED_HEADERS[rule.action])
+        if rule.action is FaultAction.SHORT_RANGE:
+            _shorten_range(self.head, rule.after_bytes)
         return await self._send(await self._apply(), rule)
 
     async def _make_up(self, rule: FaultRule) -> bool:
@@ -173,6 +175,20 @@ class _Turn:
         finally:
             if reply.release is not None:
                 reply.release()
+
+
+def _shorten_range(head: Head, length_bytes: int) -> None:
+    """Ask the store for no more than the first bytes of the range, at least one of them."""
+    for name in ("range", "x-ms-range"):
+        first, dash, _ = head.headers.get(name, "").removeprefix("bytes=").partition("-")
+        if dash and first.isdigit():
+            short = f"bytes={first}-{int(first) + max(length_bytes, 1) - 1}"
+            head.headers[name] = short
+            lines = head.raw.split(b"\r\n")
+            ours = name.encode()
+            head.raw = b"\r\n".join(
+                f"{name}: {short}".encode() if line.partition(b":")[0].lower() == ours else line for line in lines
+            )
 
 
 def _drop_headers(head: Head, names: tuple[str, ...]) -> None:

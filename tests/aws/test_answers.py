@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import io
+import os
 import pickle
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -40,16 +44,22 @@ class Client:
 
     def __init__(self, kind: str, url: str, policy: dict[str, Any] | None = None) -> None:
         self.kind, self.url, self.policy = kind, url, policy or POLICY
+        self.bodies: list[bytes] = []
 
     def __call__(self, method: str, **params: Any) -> Any:
         if self.kind == "boto3":
             client = harden(boto3.client("s3", endpoint_url=self.url, **OPTIONS), self.policy)
+            client.meta.events.register("before-send.s3.DeleteObjects", self._note)
             return getattr(client, method)(**params)
         return asyncio.run(self._call(method, params))
 
     async def _call(self, method: str, params: dict[str, Any]) -> Any:
         async with self.open() as client:
+            client.meta.events.register("before-send.s3.DeleteObjects", self._note)
             return await getattr(client, method)(**params)
+
+    def _note(self, request: Any, **_: Any) -> None:
+        self.bodies.append(request.body)
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[Any]:
@@ -131,6 +141,28 @@ def test_an_answer_without_its_result_is_asked_for_again(
 
 
 @pytest.mark.parametrize("fault", [empty, inside], ids=["empty", "error-inside"])
+@pytest.mark.parametrize("op", ["PutObject", "UploadPart", "DeleteObjects"])
+def test_a_write_without_its_result_is_sent_again(
+    client: Client, store: FaultServer, plan_of: Any, idle: Any, fault: Any, op: str
+) -> None:
+    """A 200 with nothing inside: the bytes, or the keys, may be where they were."""
+    begun = begun_upload(store)
+    part = {**KEY, "UploadId": begun["UploadId"], "PartNumber": 2, "Body": b"more"}
+    method, params = {
+        "PutObject": ("put_object", {**KEY, "Body": b"data"}),
+        "UploadPart": ("upload_part", part),
+        "DeleteObjects": ("delete_objects", DELETE),
+    }[op]
+    server = plan_of(fault(op, calls=(1,)))
+    client(method, **params)
+    assert sent(server) == {op: 2}
+    plan_of(fault(op))
+    with pytest.raises(ClientError):
+        client(method, **params)
+    assert idle()
+
+
+@pytest.mark.parametrize("fault", [empty, inside], ids=["empty", "error-inside"])
 def test_an_answer_that_never_has_its_result_is_an_error(client: Client, plan_of: Any, fault: Any, idle: Any) -> None:
     server = plan_of(fault("CopyObject"))
     with pytest.raises(ClientError, match=rf"transient \([\w-]+\) after {ATTEMPTS} attempts") as raised:
@@ -172,6 +204,34 @@ def test_keys_that_stay_refused_for_load_are_an_error(client: Client, plan_of: A
     assert idle()
 
 
+def test_only_the_keys_that_were_refused_are_asked_for_again(client: Client, store: FaultServer, plan_of: Any) -> None:
+    """A row for each key: what a round deleted, and what may not be deleted, is not asked for a second time."""
+    keys = [f"x/{number}" for number in range(5)]
+
+    def answered(deleted: list[str], refused: list[str], denied: list[str]) -> str:
+        rows = [f"<Deleted><Key>{key}</Key></Deleted>" for key in deleted]
+        for code, some in (("SlowDown", refused), ("AccessDenied", denied)):
+            rows += [f"<Error><Key>{key}</Key><Code>{code}</Code><Message>no</Message></Error>" for key in some]
+        return f"<DeleteResult>{''.join(rows)}</DeleteResult>"
+
+    bodies = [
+        answered(keys[:1], keys[1:4], keys[4:]),
+        answered(keys[1:2], keys[2:4], []),
+        answered([], keys[2:4], []),
+        answered(keys[2:4], [], []),
+    ]
+    on = {"action": FaultAction.ERROR, "status": 200, "match": Match(op="DeleteObjects")}
+    rules = [FaultRule(body=body, calls=(call,), **on) for call, body in enumerate(bodies, 1)]
+    server = plan_of(*rules)
+    objects = [{"Key": key} for key in keys]
+    answer = client("delete_objects", Bucket="b", Delete={"Objects": objects})
+    assert sorted(row["Key"] for row in answer["Deleted"]) == keys[:4]
+    assert [(row["Key"], row["Code"]) for row in answer["Errors"]] == [("x/4", "AccessDenied")]
+    assert len(server.log(op="DeleteObjects")) == 4
+    asked = [re.findall(rb"<Key>x/(\d)</Key>", body) for body in client.bodies]
+    assert asked == [[b"0", b"1", b"2", b"3", b"4"], [b"1", b"2", b"3"], [b"2", b"3"], [b"2", b"3"]]
+
+
 def test_keys_that_may_not_be_deleted_stay_in_the_answer(client: Client, plan_of: Any) -> None:
     server = plan_of(not_deleted("AccessDenied"))
     assert [row["Code"] for row in client("delete_objects", **DELETE)["Errors"]] == ["AccessDenied"]
@@ -206,9 +266,49 @@ def test_a_create_whose_request_was_lost_is_repeated(client: Client, store: Faul
     assert sent(server) == {"PutObject": 2}
 
 
-def test_a_create_that_meets_its_own_work_is_ambiguous(client: Client, store: FaultServer, plan_of: Any) -> None:
+def test_a_create_that_meets_its_own_work_is_done(
+    client: Client, store: FaultServer, plan_of: Any, idle: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     _absent(store)
-    server = plan_of(lost("PutObject"))
+    for body in (b"data", "data", io.BytesIO(b"__data")):
+        if isinstance(body, io.BytesIO):
+            body.seek(2)
+        server = plan_of(lost("PutObject"))
+        answer = client("put_object", **KEY, Body=body, IfNoneMatch="*", Metadata={"Who": "me"})
+        assert answer["ETag"] == f'"{hashlib.md5(b"data").hexdigest()}"'
+        assert answer["ResponseMetadata"]["HTTPStatusCode"] == 200
+        assert sent(server) == {"PutObject": 2, "HeadObject": 1}
+        assert idle()
+        _absent(store)
+    assert "gave up" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "there", [{"Body": b"other"}, {"Body": b"more"}, {"Body": b"data", "Metadata": {"who": "another"}}]
+)
+def test_a_create_that_was_lost_and_comes_second_is_refused(
+    client: Client, store: FaultServer, plan_of: Any, there: dict[str, Any]
+) -> None:
+    """Neither the length, nor the bytes, nor the metadata of another writer are taken for ours."""
+    plain = boto3.client("s3", endpoint_url=store.url, **OPTIONS)
+    plain.put_object(**KEY, **there)
+    server = plan_of(FaultRule(action=FaultAction.RESET_BEFORE, match=Match(op="PutObject"), calls=(1,)))
+    with pytest.raises(ClientError) as raised:
+        client("put_object", **KEY, Body=b"data", IfNoneMatch="*", Metadata={"who": "me"})
+    assert raised.value.response["Error"]["Code"] == "PreconditionFailed"
+    assert not isinstance(raised.value, AmbiguousWriteError)
+    assert sent(server) == {"PutObject": 2, "HeadObject": 1}
+    assert plain.get_object(**KEY)["Body"].read() == there["Body"]
+
+
+LOOK_FAILS = FaultRule(action=FaultAction.ERROR, match=Match(op="HeadObject"), status=403, code="AccessDenied")
+
+
+def test_a_create_that_cannot_be_looked_up_is_ambiguous(
+    client: Client, store: FaultServer, plan_of: Any, idle: Any
+) -> None:
+    _absent(store)
+    server = plan_of(lost("PutObject"), LOOK_FAILS)
     with pytest.raises(AmbiguousWriteError, match=r"ambiguous \(precondition-code\) after 2 attempts") as raised:
         client("put_object", **KEY, Body=b"data", IfNoneMatch="*")
     error = raised.value
@@ -217,9 +317,50 @@ def test_a_create_that_meets_its_own_work_is_ambiguous(client: Client, store: Fa
     assert error.response["Error"]["StoreCode"] == "PreconditionFailed"
     assert error.verdict is not None
     assert error.verdict.kind is FaultKind.AMBIGUOUS
-    assert sent(server) == {"PutObject": 2}
+    assert sent(server) == {"PutObject": 2, "HeadObject": 1}
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.record, again.response) == (str(error), error.record, error.response)
+    assert idle()
+
+
+def test_a_conditional_overwrite_is_looked_up_too(client: Client, store: FaultServer, plan_of: Any) -> None:
+    plain = boto3.client("s3", endpoint_url=store.url, **OPTIONS)
+    etag = plain.put_object(**KEY, Body=b"old")["ETag"]
+    server = plan_of(lost("PutObject"))
+    assert client("put_object", **KEY, Body=b"new", IfMatch=etag)["ETag"]
+    assert sent(server) == {"PutObject": 2, "HeadObject": 1}
+    plan_of(FaultRule(action=FaultAction.RESET_BEFORE, match=Match(op="PutObject"), calls=(1,)))
+    with pytest.raises(AmbiguousWriteError):  # who changed it may have come before or after us
+        client("put_object", **KEY, Body=b"newer", IfMatch=etag)
+
+
+def test_a_create_without_any_answer_is_looked_up_once(client: Client, store: FaultServer, plan_of: Any) -> None:
+    _absent(store)
+    server = plan_of(FaultRule(action=FaultAction.RESET_AFTER, match=Match(op="PutObject")))
+    assert client("put_object", **KEY, Body=b"data", IfNoneMatch="*")["ETag"]
+    assert sent(server) == {"PutObject": ATTEMPTS, "HeadObject": 1}
+    _absent(store)
+    server = plan_of(FaultRule(action=FaultAction.RESET_BEFORE))
+    with pytest.raises(BotoCoreError, match=r"ambiguous \([\w-]+\) after"):
+        client("put_object", **KEY, Body=b"data", IfNoneMatch="*")
+    assert sent(server) == {"PutObject": ATTEMPTS, "HeadObject": 1}
+
+
+def test_an_append_at_a_position_is_looked_up(client: Client, store: FaultServer, plan_of: Any) -> None:
+    """The store in memory knows no appends: what it would refuse a repeat with is scripted."""
+    plain = boto3.client("s3", endpoint_url=store.url, **OPTIONS)
+    again = {"match": Match(op="PutObject"), "calls": (2,)}
+    refused = FaultRule(action=FaultAction.ERROR, status=400, code="InvalidWriteOffset", **again)  # type: ignore[arg-type]
+    for there, ours in ((b"data", True), (b"atad", False), (b"dat", False)):
+        plain.put_object(**KEY, Body=there)
+        server = plan_of(FaultRule(action=FaultAction.RESET_BEFORE, match=Match(op="PutObject"), calls=(1,)), refused)
+        if ours:
+            client("put_object", **KEY, Body=b"data", WriteOffsetBytes=0)
+        else:
+            with pytest.raises(AmbiguousWriteError):
+                client("put_object", **KEY, Body=b"data", WriteOffsetBytes=0)
+        assert sent(server) == {"PutObject": 2, "GetObject": 1}
+        assert plain.get_object(**KEY)["Body"].read() == there
 
 
 def test_a_create_that_meets_the_work_of_others_is_refused(client: Client, plan_of: Any) -> None:
@@ -248,12 +389,36 @@ def test_a_completion_is_repeated(client: Client, upload: dict[str, Any], plan_o
     assert sent(server) == {"CompleteMultipartUpload": 2}
 
 
-def test_a_completion_that_meets_its_own_work_is_ambiguous(client: Client, upload: Any, plan_of: Any) -> None:
+def test_a_completion_that_meets_its_own_work_is_done(client: Client, upload: Any, plan_of: Any) -> None:
     server = plan_of(lost("CompleteMultipartUpload"))
+    answer = client("complete_multipart_upload", **upload)
+    assert answer["ETag"].endswith('-1"')
+    assert (answer["Bucket"], answer["Key"]) == (KEY["Bucket"], KEY["Key"])
+    assert sent(server) == {"CompleteMultipartUpload": 2, "HeadObject": 1}
+
+
+def test_a_completion_that_finds_another_object_is_ambiguous(
+    client: Client, store: FaultServer, upload: Any, plan_of: Any
+) -> None:
+    plain = boto3.client("s3", endpoint_url=store.url, **OPTIONS)
+    plain.put_object(**KEY, Body=b"of another")
+    plain.abort_multipart_upload(**KEY, UploadId=upload["UploadId"])
+    server = plan_of(FaultRule(action=FaultAction.RESET_BEFORE, match=Match(op="CompleteMultipartUpload"), calls=(1,)))
     with pytest.raises(AmbiguousWriteError, match="read the object back") as raised:
         client("complete_multipart_upload", **upload)
     assert raised.value.response["Error"]["StoreCode"] == "NoSuchUpload"  # type: ignore[attr-defined]
-    assert sent(server) == {"CompleteMultipartUpload": 2}
+    assert sent(server) == {"CompleteMultipartUpload": 2, "HeadObject": 1}
+
+
+def test_a_completion_of_an_upload_that_was_aborted_meanwhile_is_not_found(
+    client: Client, store: FaultServer, upload: Any, plan_of: Any
+) -> None:
+    plain = boto3.client("s3", endpoint_url=store.url, **OPTIONS)
+    plain.abort_multipart_upload(**KEY, UploadId=upload["UploadId"])
+    plan_of(FaultRule(action=FaultAction.RESET_BEFORE, match=Match(op="CompleteMultipartUpload"), calls=(1,)))
+    with pytest.raises(ClientError) as raised:
+        client("complete_multipart_upload", **upload)
+    assert raised.value.response["Error"]["Code"] == "NoSuchUpload"
 
 
 def test_a_completion_of_nothing_is_not_found(client: Client, upload: dict[str, Any], plan_of: Any) -> None:
@@ -271,30 +436,83 @@ def test_a_completion_that_never_answers_is_ambiguous_within_the_policy(
     with pytest.raises(BotoCoreError, match=r"ambiguous \([\w-]+\) after") as raised:
         client("complete_multipart_upload", **upload)
     assert raised.value.verdict.kind is FaultKind.AMBIGUOUS  # type: ignore[attr-defined]
-    assert sent(server) == {"CompleteMultipartUpload": ATTEMPTS}
+    assert sent(server) == {"CompleteMultipartUpload": ATTEMPTS, "HeadObject": 1}
     assert idle()
 
 
 def test_a_filesystem_never_says_that_its_own_file_exists(fs: Any, store: FaultServer, plan_of: Any) -> None:
     _absent(store)
     server = plan_of(lost("PutObject"))
-    with pytest.raises(AmbiguousWriteError) as raised:
-        fs.pipe_file("b/x/new", b"data", mode="create")
-    assert not isinstance(raised.value, FileExistsError)
-    assert sent(server)["PutObject"] == 2
+    fs.pipe_file("b/x/new", b"data", mode="create")
+    assert sent(server) == {"PutObject": 2, "HeadObject": 1}
     plan_of()
     with pytest.raises(OSError, match="pre-conditions") as raised:
         fs.pipe_file("b/x/new", b"data", mode="create")
     assert not isinstance(raised.value, AmbiguousWriteError)
+    _absent(store)
+    plan_of(lost("PutObject"), LOOK_FAILS)
+    with pytest.raises(AmbiguousWriteError) as raised:
+        fs.pipe_file("b/x/new", b"data", mode="create")
+    assert not isinstance(raised.value, FileExistsError)
 
 
-def test_a_large_file_whose_completion_was_lost_is_ambiguous(fs: Any, store: FaultServer, plan_of: Any) -> None:
+def test_a_large_file_whose_completion_was_lost_is_there(fs: Any, store: FaultServer, plan_of: Any) -> None:
     server = plan_of(lost("CompleteMultipartUpload"))
-    file = fs.open("b/x/large", "wb", block_size=5 * 2**20)
-    with pytest.raises(AmbiguousWriteError):
-        file.write(bytes(11 * 2**20))
-        file.close()
-    assert sent(server)["CompleteMultipartUpload"] == 2
+    data = os.urandom(11 * 2**20)
+    for write in (lambda: _write_file(fs, data), lambda: fs.pipe_file("b/x/large", data, chunksize=5 * 2**20)):
+        write()
+        assert sent(server)["CompleteMultipartUpload"] == 2
+        assert sent(server)["AbortMultipartUpload"] == 0
+        server = plan_of(lost("CompleteMultipartUpload"))
+        assert fs.cat_file("b/x/large") == data
+
+
+def _write_file(fs: Any, data: bytes) -> None:
+    with fs.open("b/x/large", "wb", block_size=5 * 2**20) as file:
+        file.write(data)
+
+
+# -- what a second try finds done -----------------------------------------------------------------------------
+
+
+def test_a_bucket_whose_making_or_deleting_was_not_answered_is_done(
+    client: Client, store: FaultServer, plan_of: Any
+) -> None:
+    server = plan_of(lost("CreateBucket"))
+    client("create_bucket", Bucket="new")
+    assert sent(server) == {"CreateBucket": 2}
+    server = plan_of(lost("DeleteBucket"))
+    client("delete_bucket", Bucket="new")
+    assert sent(server) == {"DeleteBucket": 2}
+    with pytest.raises(ClientError, match="NoSuchBucket"):
+        client("delete_bucket", Bucket="new")
+
+
+def test_a_bucket_that_is_ours_already_is_told_only_after_a_lost_answer(client: Client, plan_of: Any) -> None:
+    owned = FaultRule(action=FaultAction.ERROR, status=409, code="BucketAlreadyOwnedByYou")
+    plan_of(owned)
+    with pytest.raises(ClientError, match="BucketAlreadyOwnedByYou"):
+        client("create_bucket", Bucket="b")
+    plan_of(FaultRule(action=FaultAction.RESET_BEFORE, calls=(1,)), owned)
+    assert client("create_bucket", Bucket="b")["Location"] == "/b"
+
+
+def test_an_abort_whose_answer_was_lost_is_done(client: Client, upload: Any, plan_of: Any) -> None:
+    place = {**KEY, "UploadId": upload["UploadId"]}
+    server = plan_of(lost("AbortMultipartUpload"))
+    client("abort_multipart_upload", **place)
+    assert sent(server) == {"AbortMultipartUpload": 2}
+    with pytest.raises(ClientError, match="NoSuchUpload"):
+        client("abort_multipart_upload", **place)
+
+
+def test_a_delete_and_a_copy_whose_answers_were_lost_are_done(client: Client, store: FaultServer, plan_of: Any) -> None:
+    server = plan_of(lost("CopyObject"))
+    assert client("copy_object", **COPY)["CopyObjectResult"]
+    assert sent(server) == {"CopyObject": 2}
+    server = plan_of(lost("DeleteObject"))
+    client("delete_object", **KEY)
+    assert sent(server) == {"DeleteObject": 2}
 
 
 def test_an_overwrite_whose_answer_was_lost_is_repeated(client: Client, plan_of: Any) -> None:
@@ -369,3 +587,17 @@ def _body(client: Client, found: dict[str, str]) -> bytes:
             return data
 
     return asyncio.run(read())
+
+
+@pytest.mark.parametrize("action", [FaultAction.RESET_BEFORE, FaultAction.RESET_AFTER, FaultAction.ERROR])
+def test_a_stream_that_does_not_stand_at_its_beginning_is_not_sent_from_there(
+    client: Client, store: FaultServer, plan_of: Any, action: FaultAction
+) -> None:
+    """botocore rewinds to position 0 before each repeat."""
+    body = io.BytesIO(b"before" + bytes(range(256)) * 100)
+    body.seek(6)
+    plan_of(FaultRule(action=action, match=Match(op="PutObject"), calls=(1,)))
+    client("put_object", **KEY, Body=body)
+    plain = boto3.client("s3", endpoint_url=store.url, **OPTIONS)
+    assert plain.get_object(**KEY)["Body"].read() == bytes(range(256)) * 100
+    assert not body.closed

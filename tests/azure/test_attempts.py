@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, HttpResponseError, ResourceExistsError, ResourceNotFoundError
-from azure.storage.blob import BlobBlock, BlobServiceClient
+from azure.storage.blob import BlobBlock, BlobServiceClient, PartialBatchErrorException
 from azure.storage.blob.aio import BlobServiceClient as AsyncBlobServiceClient
 
 from resilient_io import classify
@@ -86,7 +87,7 @@ CALLS: dict[str, tuple[Callable[[Things], Any], str]] = {
     "lease": (lambda on: on.blob.acquire_lease(), "AcquireLease"),
     "batch": (lambda on: on.container.delete_blobs("train/x/1", "train/x/2"), "SubmitBatch"),
 }
-NOT_REPEATABLE = ("append_block", "snapshot", "lease", "batch")
+NOT_REPEATABLE = ("append_block", "snapshot", "lease")
 
 
 @pytest.fixture(scope="module", params=["sync", "aio"])
@@ -170,7 +171,8 @@ def test_attempts_never_exceed_the_policy(
     plan(FAULTS[fault])
     with pytest.raises(AzureError) as raised:
         on(call)
-    assert sent() == {op: _limit(name, fault)}
+    looks = {"GetBlob": 1} if name == "append_at" and fault in MAYBE_APPLIED else {}
+    assert sent() == {op: _limit(name, fault), **looks}
     assert idle()
     error = raised.value
     assert isinstance(error, HttpResponseError) == (fault not in ("reset", "close"))
@@ -212,6 +214,24 @@ def test_the_http_library_does_not_send_a_second_time_by_itself(
     with pytest.raises(AzureError):
         on(twice, way, policy={**POLICY, "max_attempts": 1})
     assert sent() == {"GetBlobProperties": 1, op: 1}
+
+
+@pytest.mark.parametrize("action", [FaultAction.OK_EMPTY, FaultAction.OK_WITH_ERROR])
+@pytest.mark.parametrize("name", ["put", "stage_block", "delete", "append_at", "create_container"])
+def test_a_success_of_another_kind_is_no_success_of_a_write(
+    on: Callable[..., Any], plan: Callable[..., None], sent: Any, name: str, action: FaultAction
+) -> None:
+    call, op = CALLS[name]
+    plan(FaultRule(action=action, calls=(1,)))
+    if name == "create_container":
+        plan(FaultRule(action=action))
+        with pytest.raises(AzureError):
+            on(call)
+        assert sent() == {op: ATTEMPTS}
+    else:
+        on(call)
+        assert sent() == {op: 2}
+    assert idle()
 
 
 @pytest.mark.parametrize("action", [FaultAction.OK_EMPTY, FaultAction.OK_WITH_ERROR, FaultAction.INVALID_XML])
@@ -328,14 +348,54 @@ def test_a_container_whose_creation_was_not_answered_is_there(
     on(lambda things: things.service.delete_container(name))
 
 
+def test_a_container_whose_deletion_was_not_answered_is_gone(
+    on: Callable[..., Any], plan: Callable[..., None], sent: Any, azure_store: Any, mode: str
+) -> None:
+    name = f"{azure_store.container}-{mode}"
+    on(lambda things: things.service.create_container(name))
+    plan(FaultRule(action=FaultAction.RESET_AFTER, calls=(1,)))
+    on(lambda things: things.service.delete_container(name))
+    assert sent() == {"DeleteContainer": 2}
+    with pytest.raises(ResourceNotFoundError):
+        on(lambda things: things.service.delete_container(name))
+    being = FaultRule(action=FaultAction.ERROR, calls=(2,), status=409, code="ContainerBeingDeleted")
+    plan(FaultRule(action=FaultAction.RESET_BEFORE, calls=(1,)), being)
+    on(lambda things: things.service.delete_container(name))
+
+
 @pytest.mark.parametrize("fault", [FaultAction.RESET_AFTER, FaultAction.CLOSE_AFTER])
-def test_a_conditional_write_that_finds_itself_is_ambiguous(
-    on: Callable[..., Any], plan: Callable[..., None], sent: Any, fault: FaultAction
+def test_a_conditional_write_that_finds_itself_is_done(
+    on: Callable[..., Any], plan: Callable[..., None], sent: Any, box: Any, fault: FaultAction
 ) -> None:
     plan(FaultRule(action=fault, calls=(1,)))
+    made = on(lambda things: things.container.get_blob_client("new/1").upload_blob(DATA, metadata={"Who": "me"}))
+    assert sent() == {"PutBlob": 2, "GetBlobProperties": 1}
+    assert made["etag"] == box.get_blob_client("new/1").get_blob_properties().etag
+    assert idle()
+
+
+@pytest.mark.parametrize("there", [(b"longer than ours", None), (DATA[::-1], None), (DATA, {"who": "another"})])
+def test_a_conditional_write_that_was_lost_and_comes_second_is_refused(
+    on: Callable[..., Any], plan: Callable[..., None], sent: Any, box: Any, there: Any
+) -> None:
+    box.upload_blob("new/1", there[0], metadata=there[1])
+    plan(FaultRule(action=FaultAction.RESET_BEFORE, calls=(1,)))
+    with pytest.raises(ResourceExistsError) as raised:
+        on(lambda things: things.container.get_blob_client("new/1").upload_blob(DATA, metadata={"who": "me"}))
+    assert not isinstance(raised.value, AmbiguousWriteError)
+    assert sent() == {"PutBlob": 2, "GetBlobProperties": 1}
+    assert box.download_blob("new/1").readall() == there[0]
+    assert idle()
+
+
+def test_a_conditional_write_that_cannot_be_looked_up_is_ambiguous(
+    on: Callable[..., Any], plan: Callable[..., None], sent: Any
+) -> None:
+    denied = FaultRule(action=FaultAction.BODYLESS_ERROR, match=Match(op="GetBlobProperties"), status=403)
+    plan(FaultRule(action=FaultAction.RESET_AFTER, calls=(1,)), denied)
     with pytest.raises(AmbiguousWriteRefused) as raised:
         on(lambda things: things.container.get_blob_client("new/1").upload_blob(DATA))
-    assert sent() == {"PutBlob": 2}
+    assert sent() == {"PutBlob": 2, "GetBlobProperties": 1}
     error = raised.value
     assert isinstance(error, HttpResponseError)
     assert isinstance(error, AmbiguousWriteError)
@@ -343,6 +403,58 @@ def test_a_conditional_write_that_finds_itself_is_ambiguous(
     assert (error.status_code, error.store_code, error.error_code) == (409, "BlobAlreadyExists", "AmbiguousWrite")
     assert error.attempts == 2
     assert idle()
+
+
+def test_a_conditional_overwrite_is_looked_up_too(
+    on: Callable[..., Any], plan: Callable[..., None], sent: Any, box: Any
+) -> None:
+    etag = box.get_blob_client("train/x/1").get_blob_properties().etag
+    same = {"etag": etag, "match_condition": MatchConditions.IfNotModified, "overwrite": True}
+    plan(FaultRule(action=FaultAction.RESET_AFTER, calls=(1,)))
+    on(lambda things: things.blob.upload_blob(b"new", **same))
+    assert sent() == {"PutBlob": 2, "GetBlobProperties": 1}
+    plan(FaultRule(action=FaultAction.RESET_BEFORE, calls=(1,)))
+    with pytest.raises(AmbiguousWriteRefused):  # who changed it may have come before or after us
+        on(lambda things: things.blob.upload_blob(b"newer", **same))
+
+
+def test_a_list_of_blocks_whose_answer_was_lost_is_looked_up(
+    on: Callable[..., Any], plan: Callable[..., None], sent: Any, box: Any
+) -> None:
+    blob = box.get_blob_client("blocks")
+    absent = {"headers": {"If-None-Match": "*"}}
+    for name, others in (("our-own", None), ("our-own", "another"), ("0" * 31 + "8", None)):
+        blob.stage_block(name, DATA)
+        if others:
+            blob.stage_block(others, DATA)
+            blob.commit_block_list([BlobBlock(others)])
+        fault = FaultAction.RESET_BEFORE if others else FaultAction.RESET_AFTER
+        plan(FaultRule(action=fault, calls=(1,)))
+
+        def commit(things: Things, name: str = name) -> Any:
+            return things.container.get_blob_client("blocks").commit_block_list([BlobBlock(name)], **absent)
+
+        if others:
+            with pytest.raises(ResourceExistsError):
+                on(commit)
+        elif name.isdigit():  # a block named after its place is that of any upload
+            with pytest.raises(AmbiguousWriteRefused):
+                on(commit)
+        else:
+            assert on(commit)["etag"] == blob.get_blob_properties().etag
+        assert sent() == {"PutBlockList": 2, "GetBlockList": 1}
+        blob.delete_blob()
+    assert idle()
+
+
+def test_a_copy_that_finds_itself_pending_is_done(on: Callable[..., Any], plan: Callable[..., None], sent: Any) -> None:
+    pending = FaultRule(
+        action=FaultAction.ERROR, calls=(2, 3, 4), status=409, code="PendingCopyOperation", match=Match(op="CopyBlob")
+    )
+    plan(FaultRule(action=FaultAction.RESET_AFTER, calls=(1,), match=Match(op="CopyBlob")), pending)
+    started = on(lambda things: things.container.get_blob_client("copy").start_copy_from_url(things.blob.url))
+    assert started["copy_status"] == "success"
+    assert sent()["GetBlobProperties"] == 1
 
 
 def test_an_append_is_never_done_twice(on: Callable[..., Any], plan: Callable[..., None], sent: Any, box: Any) -> None:
@@ -354,14 +466,81 @@ def test_an_append_is_never_done_twice(on: Callable[..., Any], plan: Callable[..
     assert box.get_blob_client("app/a").get_blob_properties().size == len(DATA)
 
 
-def test_an_append_at_a_position_tells_its_repeat(
+def test_an_append_at_a_position_is_looked_up(
     on: Callable[..., Any], plan: Callable[..., None], sent: Any, box: Any
 ) -> None:
-    plan(FaultRule(action=FaultAction.RESET_AFTER, calls=(1,), match=Match(op="AppendBlock")))
+    lost = FaultRule(action=FaultAction.RESET_AFTER, calls=(1,), match=Match(op="AppendBlock"))
+    plan(lost)
+    assert on(CALLS["append_at"][0])["blob_append_offset"] == "0"
+    assert sent() == {"AppendBlock": 2, "GetBlob": 1}
+    assert box.get_blob_client("app/a").get_blob_properties().size == len(DATA)
+    # Another one's bytes are at that position.
+    box.get_blob_client("app/a").create_append_blob()
+    box.get_blob_client("app/a").append_block(DATA[::-1])
+    plan(FaultRule(action=FaultAction.RESET_BEFORE, calls=(1,), match=Match(op="AppendBlock")))
     with pytest.raises(AmbiguousWriteRefused):
         on(CALLS["append_at"][0])
-    assert sent() == {"AppendBlock": 2}
-    assert box.get_blob_client("app/a").get_blob_properties().size == len(DATA)
+    assert sent() == {"AppendBlock": 2, "GetBlob": 1}
+    assert box.download_blob("app/a").readall() == DATA[::-1]
+
+
+# -- batches -----------------------------------------------------------------------------------------
+
+
+def _parts(*answers: str) -> dict[str, Any]:
+    """Return an answer to a batch: each part's number and status, "0 202"."""
+    text = ""
+    for number, status in (answer.split() for answer in answers):
+        code = "x-ms-error-code: ServerBusy\r\n" if status == "503" else ""
+        head = f"--b\r\nContent-Type: application/http\r\nContent-ID: {number}\r\n\r\n"
+        text += f"{head}HTTP/1.1 {status} any\r\n{code}x-ms-request-id: {number}\r\n\r\n\r\n"
+    headers = (("Content-Type", "multipart/mixed; boundary=b"),)
+    return {"action": FaultAction.ERROR, "status": 202, "body": f"{text}--b--\r\n", "headers": headers}
+
+
+async def _statuses(things: Things, *names: str, **options: Any) -> list[int]:
+    found = things.container.delete_blobs(*names, **options)
+    if inspect.isawaitable(found):
+        found = await found
+    return [each.status_code for each in found] if hasattr(found, "__iter__") else [x.status_code async for x in found]
+
+
+def test_the_parts_of_a_batch_that_were_refused_are_sent_again(
+    on: Callable[..., Any], plan: Callable[..., None], sent: Any, box: Any
+) -> None:
+    names = [f"part/{number}" for number in range(4)]
+    for name in names:
+        box.upload_blob(name, b"")
+    # The first answer is not Azurite's: only what the second round asks for is deleted.
+    plan(FaultRule(calls=(1,), **_parts("0 202", "1 503", "2 404", "3 503")))
+    assert on(lambda things: _statuses(things, *names, raise_on_any_failure=False)) == [202, 202, 404, 202]
+    assert sent() == {"SubmitBatch": 2}
+    assert sorted(box.list_blob_names(name_starts_with="part/")) == ["part/0", "part/2"]
+    assert idle()
+
+
+def test_the_parts_of_a_batch_that_stay_refused_are_raised(
+    on: Callable[..., Any], plan: Callable[..., None], sent: Any
+) -> None:
+    plan(FaultRule(calls=(1,), **_parts("0 202", "1 503")), FaultRule(**_parts("1 503")))
+    with pytest.raises(PartialBatchErrorException) as raised:
+        on(lambda things: _statuses(things, "a", "b"))
+    assert [part.status_code for part in raised.value.parts] == [202, 503]
+    # The first round was progress for one of its parts.
+    assert sent() == {"SubmitBatch": THROTTLE_ATTEMPTS}
+    assert idle()
+
+
+def test_a_batch_whose_answer_was_lost_finds_its_blobs_gone(
+    on: Callable[..., Any], plan: Callable[..., None], sent: Any, box: Any
+) -> None:
+    for name in ("part/0", "part/1"):
+        box.upload_blob(name, b"")
+    plan(FaultRule(action=FaultAction.RESET_AFTER, calls=(1,)))
+    assert on(lambda things: _statuses(things, "part/0", "part/1")) == [202, 202]
+    assert sent() == {"SubmitBatch": 2}
+    with pytest.raises(PartialBatchErrorException):
+        on(lambda things: _statuses(things, "part/0"))
 
 
 @pytest.mark.parametrize("name", ["put", "stage_block", "metadata"])

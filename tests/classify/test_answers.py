@@ -63,14 +63,40 @@ def test_error_without_a_code_is_a_server_error() -> None:
         ("CreateMultipartUpload", {"UploadId": "u"}, None),
         ("ListObjectsV2", {}, K.TRANSIENT),
         ("ListObjectsV2", {"KeyCount": 0, "IsTruncated": False}, None),
-        ("PutObject", {}, None),
+        ("PutObject", {}, K.TRANSIENT),
+        ("PutObject", {"ETag": '"a"'}, None),
+        ("PutObject-IfNoneMatch", {}, K.AMBIGUOUS),
+        ("UploadPart", {}, K.TRANSIENT),
         ("DeleteObject", {}, None),
-        ("HeadObject", {}, None),
+        ("DeleteObjects", {}, None),
+        ("HeadObject", {}, K.TRANSIENT),
     ],
 )
 def test_empty_result_is_noticed(operation: str, parsed: dict[str, Any], expected: FaultKind | None) -> None:
     parsed = {"ResponseMetadata": {"HTTPStatusCode": 200}, **parsed}
     assert kind(answer(operation, parsed=parsed)) is expected
+
+
+@pytest.mark.parametrize(
+    ("operation", "status", "headers", "expected"),
+    [
+        ("PutObject", 200, {"ETag": '"a"'}, None),
+        ("PutObject-IfNoneMatch", 200, {"Content-Length": "0"}, K.AMBIGUOUS),
+        ("PutObject", 200, {}, None),
+        ("HeadObject", 200, {"Content-Length": "0", "Last-Modified": "Mon"}, None),
+        ("HeadObject", 200, {"Content-Length": "7"}, None),
+        ("GetBlobProperties", 200, {"x-ms-request-id": "r"}, K.TRANSIENT),
+        ("PutBlob", 200, {"x-ms-request-id": "r"}, K.TRANSIENT),
+        ("PutBlob", 201, {"x-ms-request-id": "r"}, None),
+        ("DeleteBlob", 200, {"x-ms-request-id": "r"}, K.TRANSIENT),
+        ("DeleteObjects", 200, {"Content-Length": "0"}, K.TRANSIENT),
+        ("DeleteObjects", 200, {"Content-Length": "60"}, None),
+    ],
+)
+def test_success_that_the_store_would_not_have_said_is_noticed(
+    operation: str, status: int, headers: dict[str, str], expected: FaultKind | None
+) -> None:
+    assert kind(answer(operation, status, headers)) is expected
 
 
 @pytest.mark.parametrize(

@@ -225,13 +225,13 @@ def test_echo_of_our_own_success_is_ambiguous_only_after_a_lost_answer(code: str
     assert judge(read, after_lost_answer=True).kind is kind
 
 
-@pytest.mark.parametrize("operation", ["CompleteMultipartUpload", "PutObject-IfNoneMatch"])
+@pytest.mark.parametrize("operation", ["CompleteMultipartUpload", "PutObject-IfNoneMatch", "PutObject-append"])
 def test_who_minds_echoes_may_repeat_what_the_store_tells_apart(operation: str) -> None:
     fault = Fault(provider="s3", operation=operation, status=500, code="InternalError", write=True)
     assert (judge(fault).kind, judge(fault).retryable) == (K.AMBIGUOUS, False)
     verdict = judge(fault, minds_echoes=True)
     assert (verdict.kind, verdict.applied, verdict.retryable) == (K.TRANSIENT, MAYBE, True)
-    append = Fault(provider="s3", operation="PutObject-append", status=500, code="InternalError", write=True)
+    append = Fault(provider="azure", operation="AppendBlock", status=500, code="InternalError", write=True)
     assert judge(append, minds_echoes=True).kind is K.AMBIGUOUS
 
 

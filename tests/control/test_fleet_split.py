@@ -19,13 +19,15 @@ from resilient_io.control.fleet_split import (
     hears_of_limit,
     is_held_back,
     move,
+    note_share,
     pause_s,
+    proven,
     share,
     sums_of,
     transfer,
 )
-from resilient_io.control.law_record import ASSUMED, CHALLENGE, CHECKS, ENTERING, OUTAGE, RECOVERING
-from resilient_io.coordinate.table import is_sound
+from resilient_io.control.law_record import ASSUMED, CHALLENGE, CHECKS, ENTERING, OUTAGE, RECOVERING, SLOW_START
+from resilient_io.coordinate.slot import is_sound
 
 NOW = 1000.0
 
@@ -134,6 +136,56 @@ def test_what_all_got_can_be_had_again() -> None:
     nodes = [limited(2.0, came=50.0), limited(3.0, came=50.0)]
     exchange(nodes, [1.0] * 2, [True] * 2, rounds=20)
     assert sum(rates(nodes)) == pytest.approx(SPLIT.had_share * 100.0, rel=0.06)
+
+
+def test_a_memory_of_what_came_through_goes_with_the_rate() -> None:
+    """Else two nodes would claim the same requests, and the sum would grow."""
+    rich = limited(100.0)
+    mine = entry_of(rich, NOW, 1.0, True)
+    assert move(rich, NOW, mine, replace(sums_of([mine]), given=-25.0)) == pytest.approx(0.75)
+    assert move(law.fresh(NOW), NOW, mine, Sums()) == 1.0
+
+
+def test_what_is_known_to_come_through_fades_slowly_and_at_a_refusal_by_half() -> None:
+    """A halved ceiling is believed within seconds; a moment in which little was asked says nothing."""
+    rec = limited(40.0, came=40.0, refused_ago_s=50.0)
+    assert proven(rec, NOW, 80.0, NOW - 1.0) == pytest.approx(76.1, abs=0.1)
+    rec[law.REFUSED_AT] = NOW - 0.5
+    assert proven(rec, NOW, 80.0, NOW - 1.0) == pytest.approx(58.0, abs=0.1)
+    assert proven(rec, NOW, 20.0, NOW - 1.0) == 40.0
+
+
+def test_while_some_are_refused_nobody_takes_more_than_comes_through() -> None:
+    """What idle nodes left in the pot may be more than the store can give."""
+    poor = limited(10.0, refused_ago_s=0.1)
+    mine = entry_of(poor, NOW, 1.0, True, had=10.0)
+    rich = replace(sums_of([entry_of(limited(90.0), NOW, 1.0, True)]), given=20.0)
+    move(poor, NOW, mine, rich)
+    assert poor[law.RATE] == pytest.approx(20.0)
+    poor = limited(10.0, refused_ago_s=0.1)
+    move(poor, NOW, mine, replace(rich, came=40.0))
+    assert poor[law.RATE] == pytest.approx(10.0)
+
+
+def test_the_search_for_a_share_ends_where_others_have_found_the_ceiling() -> None:
+    """Slow start doubles each second, and the steps of a young scope are for those whom nobody tells."""
+    rec = limited(10.0)
+    rec[SLOW_START] = rec[law.YOUNG] = 1.0
+    mine, others = entry_of(rec, NOW, 1.0, True), sums_of([entry_of(limited(10.0, refused_ago_s=0.1), NOW, 1.0, True)])
+    move(rec, NOW, mine, others)
+    assert rec[SLOW_START] == rec[law.YOUNG] == 0.0
+
+
+def test_a_share_that_changes_in_the_middle_of_a_test_waits_for_its_end() -> None:
+    """A dip of one that is alone would be judged as the challenge of one that is not: for 20 s, and wrongly."""
+    rec = limited(10.0)
+    rec[law.SHARE], rec[CHALLENGE] = ASSUMED, 1.0
+    few = Sums(members=90.0, nodes=9.0)
+    assert note_share(rec, 10.0, few) == pytest.approx(0.1)
+    assert rec[law.SHARE] == ASSUMED
+    rec[CHALLENGE] = 0.0
+    note_share(rec, 10.0, few)
+    assert rec[law.SHARE] == pytest.approx(0.1)
 
 
 def test_a_lie_makes_no_storm_at_once() -> None:

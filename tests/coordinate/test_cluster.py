@@ -24,7 +24,9 @@ from resilient_io.coordinate.fleet import Job
 from resilient_io.coordinate.lead import LEASE_S, Lead, node_of
 from resilient_io.coordinate.node import NodePace
 from resilient_io.coordinate.sharing import NodeSharing
-from resilient_io.coordinate.table import Slot, Table
+from resilient_io.coordinate.slot import Slot
+from resilient_io.coordinate.table import Table
+from resilient_io.drive import runtime
 from resilient_io.policy import Policy
 from resilient_io.testing.redis_process import RedisServer
 
@@ -334,12 +336,41 @@ def test_one_process_of_a_node_does_the_work(start: Start, redis_server: RedisSe
 
 
 def test_news_does_not_wait_for_its_turn(start: Start, redis_server: RedisServer) -> None:
+    """The process that has it tells the one that does the work, which has a connection: a new one takes long."""
     node = start("a")
     second = Exchange(redis_server.url, node.folder, node.clock)
     node.use()
     node.exchange.step()
-    second.step(news=True)
+    assert not node.exchange.is_told()
+    node.clock.now += 0.1
+    assert second.step(news=True) < 0.5
+    assert second._hub._client is None
+    assert node.exchange.is_told()
+    node.exchange.step()
+    assert not node.exchange.is_told()
+    node.clock.now += 0.3
+    assert second.step() == 1.0
+
+
+def test_news_that_nobody_reads_is_told_by_who_has_it(start: Start, redis_server: RedisServer) -> None:
+    """The process that did the work was stopped, or killed, and has its lease for some seconds still."""
+    node = start("a")
+    second = Exchange(redis_server.url, node.folder, node.clock)
+    node.use()
+    node.exchange.step()
+    for news in (True, False, True):
+        node.clock.now += 0.2
+        second.step(news=news)
     assert second._hub._client is not None
+
+
+def test_a_process_that_has_nothing_to_exchange_yet_is_connected(start: Start, redis_server: RedisServer) -> None:
+    """Where all processes of a job begin to work at once, to connect then would take seconds."""
+    exchange = start("a").exchange
+    exchange._table.map[1024 : 1024 + 1024] = bytes(1024)  # nothing is used
+    exchange.step()
+    assert exchange._hub.is_connected
+    assert not client(redis_server).keys()
 
 
 def test_two_hubs_have_a_lease_each(folder: Path) -> None:
@@ -406,6 +437,23 @@ def test_the_thread_runs_for_those_who_want_a_cluster_and_ends_with_them(
     assert len(threads()) == 1
     until(lambda: len(client(redis_server).keys()) == 2)
     del sharing, plain, second
+    until(lambda: not threads())
+
+
+def test_a_client_that_is_hardened_connects_before_its_first_request(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    monkeypatch.setenv("RESILIENT_IO_COORD_DIR", str(folder))
+    runtime.reset()
+    try:
+        runtime.expect(Policy())
+        runtime.expect(Policy(coordination="node"))
+        assert not threads()
+        before = len(client(redis_server).client_list())
+        runtime.expect(Policy(coordination="cluster", redis_url=redis_server.url))
+        until(lambda: len(client(redis_server).client_list()) > before)
+    finally:
+        runtime.reset()
     until(lambda: not threads())
 
 

@@ -14,8 +14,11 @@ from pathlib import Path
 import pytest
 
 from resilient_io.control import law
-from resilient_io.coordinate import table as tables
-from resilient_io.coordinate.table import SLOTS, Slot, Table, Unusable, directory, is_sound
+from resilient_io.coordinate import slot as slots
+from resilient_io.coordinate.folder import Unusable, directory
+from resilient_io.coordinate.layout import ROWS, SLOTS
+from resilient_io.coordinate.slot import Slot, is_sound
+from resilient_io.coordinate.table import Table
 
 NOW = 1000.0
 
@@ -153,7 +156,7 @@ def test_a_full_table_gives_no_slot_and_takes_back_idle_ones(folder: Path) -> No
             slot.claim_row(NOW)
             slot.show((NOW, *[0.0] * 6))
     assert table.slot("one more", NOW) is None
-    assert table.slot("one more", NOW + tables.STALE_S + 1.0) is not None
+    assert table.slot("one more", NOW + slots.STALE_S + 1.0) is not None
 
 
 def test_a_slot_that_became_another_level_s_is_noticed(folder: Path) -> None:
@@ -167,7 +170,7 @@ def test_a_slot_that_became_another_level_s_is_noticed(folder: Path) -> None:
 
 def test_rows_of_the_dead_are_used_again(folder: Path) -> None:
     """More processes come and go than there are rows."""
-    for number in range(tables.ROWS + 10):
+    for number in range(ROWS + 10):
         slot = slot_of(Table(folder), now=NOW + number * 10.0)
         slot.claim_row(NOW + number * 10.0)
         slot.show((NOW + number * 10.0, 1.0, *[0.0] * 5))

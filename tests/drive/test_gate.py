@@ -546,3 +546,18 @@ def test_an_open_level_is_told_when_more_is_in_flight_and_when_time_has_passed()
     held.append(gate.acquire(TRAIN, Policy()))
     assert (found.untold_sent, found.untold_succeeded) == (0, 0)
     assert (found.rate[law.COUNT], found.rate[law.IN_FLIGHT]) == (2, 3)
+
+
+def test_given_bytes_a_second_are_kept() -> None:
+    """An object of five seconds' bytes is followed by as long a pause; who gave no such rate is not held up."""
+    clock = ManualClock()
+    gate, policy = gate_of(clock), Policy(bytes_per_s=1e6)
+    began = clock.now()
+    first = gate.acquire(TRAIN, policy)
+    first.moved_bytes = 5_000_000
+    first.free(Outcome.SUCCEEDED)
+    gate.acquire(TRAIN, Policy()).free(Outcome.SUCCEEDED)
+    assert clock.now() == began
+    gate.acquire(TRAIN, policy, deadline_at=began + 60.0).free(Outcome.SUCCEEDED)
+    assert clock.now() - began == pytest.approx(4.9, abs=0.2)
+    assert level(gate).flow.total_bytes == 5_000_000

@@ -223,3 +223,22 @@ def test_the_parent_goes_on_after_its_workers(store: FaultServer) -> None:
     assert_every_byte(read_all(dataset, "fork"))
     assert dataset[3] == (3, body_of(3))
     assert os.getpid() == dataset.fs._pid
+
+
+class Unpicklable:
+    def __reduce__(self) -> Any:
+        raise ZeroDivisionError
+
+
+def test_a_save_that_fails_leaves_no_half_file(store: FaultServer) -> None:
+    import fsspec
+
+    rio.install()
+    with pytest.raises(ZeroDivisionError), fsspec.open(f"{ROOT}/ckpt/half.pt", "wb") as file:
+        torch.save({"a": torch.zeros(100_000), "b": Unpicklable()}, file)
+    assert not fsspec.filesystem("s3").exists("my-bucket/ckpt/half.pt")
+    assert not [one for one in store.log(key="ckpt/*") if one.op == "PutObject"]
+    with fsspec.open(f"{ROOT}/ckpt/whole.pt", "wb") as file:
+        torch.save({"a": torch.ones(10)}, file)
+    with fsspec.open(f"{ROOT}/ckpt/whole.pt") as file:
+        assert torch.load(io.BytesIO(file.read()))["a"].sum() == 10

@@ -175,6 +175,15 @@ def test_range_ignored() -> None:
         assert (second.status, second.rest) == (206, BODY[10:20])
 
 
+def test_a_range_answered_short() -> None:
+    with faulty(FaultAction.SHORT_RANGE, after_bytes=4) as (_, client):
+        first = client.ask("GET", PATH, headers={"Range": "bytes=10-19"})
+        second = client.ask("GET", PATH, headers={"Range": "bytes=10-19"})
+        assert (first.status, first.rest) == (206, BODY[10:14])
+        assert first.headers["content-range"] == "bytes 10-13/1000"
+        assert (second.status, second.rest) == (206, BODY[10:20])
+
+
 def test_if_none_match_ignored() -> None:
     with faulty(FaultAction.IGNORE_IF_NONE_MATCH, op="PutObject") as (server, client):
         # The first PUT of this context has used call number 1.

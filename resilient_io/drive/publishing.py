@@ -1,0 +1,94 @@
+"""Files that become visible whole or not at all: what an exception interrupts is thrown away."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Any
+
+_log = logging.getLogger("resilient_io")
+
+
+class PublishedWhole:
+    """The part of an fsspec file that publishes nothing if an exception ends its writing.
+
+    It stands before `CarefulFile` among the bases. fsspec's `OpenFile`, `TextIOWrapper` and `GzipFile` close what they
+    wrap without a word of the exception that made them, so `close` compares the exception being handled now with the
+    one at open: a new one ends the file unpublished, and a save made inside an `except` block is published. That
+    covers `with`, `try ... finally`, KeyboardInterrupt and the GeneratorExit of a generator that is closed early, and
+    files that are collected unclosed, as fsspec leaves those below `fs.open(..., compression=...)`.
+
+    A file closed inside an `except` block that it was not opened in is therefore thrown away too, with a warning in
+    the log `resilient_io`. Not thread-safe, as files are not.
+    """
+
+    path: str
+    mode: str
+    closed: bool
+    _failure: BaseException | None
+    _handled_at_open: BaseException | None = None
+    _is_thrown_away: bool = False
+
+    if TYPE_CHECKING:  # `CarefulFile` has them
+
+        def _is_inherited(self) -> bool: ...
+
+        def _give_up_writing(self) -> None: ...
+
+    def _note_open(self, mode: str) -> None:
+        """Remember what is being handled while a file is opened; to be called before anything is written."""
+        if mode != "rb":
+            # Let go of in `close`: its traceback may hold the frame that holds this file.
+            self._handled_at_open = sys.exc_info()[1]
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        """Close the file; publish it only if its `with` block ended without an exception."""
+        if error is None:
+            # What is handled around the block did not happen inside it.
+            self._note_open(self.mode)
+            self.close()
+        elif not self._throw_away_if_writing(error):
+            self.close()
+
+    def close(self) -> None:
+        """Finish the file; one whose writing an exception has ended is thrown away instead, and nothing is sent."""
+        error = sys.exc_info()[1]
+        if error is not None and not _is_among(error, self._handled_at_open) and self._throw_away_if_writing(error):
+            return
+        self._handled_at_open = None
+        super().close()  # type: ignore[misc]  # the file's class comes after this one
+
+    def commit(self) -> None:
+        """Publish what a transaction held back; nothing if an exception has ended the writing."""
+        if not self._is_thrown_away:
+            super().commit()  # type: ignore[misc]  # the file's class comes after this one
+
+    def _throw_away_if_writing(self, error: BaseException) -> bool:
+        """End the file unpublished if it is still being written by this process; say so."""
+        if self.mode == "rb" or self.closed or self._failure is not None or self._is_inherited():
+            return False
+        self._is_thrown_away = True
+        self._handled_at_open = None
+        _log.warning("%s was not written: %s ended its writing", self.path, type(error).__name__)
+        try:
+            self._give_up_writing()
+        finally:
+            self.closed = True
+        return True
+
+    def __del__(self) -> None:
+        if sys.is_finalizing():
+            # No event loop runs any more: sending would wait for ever. Nothing becomes visible.
+            self.closed = True
+        super().__del__()  # type: ignore[misc]  # the file's class comes after this one
+
+
+def _is_among(error: BaseException, handled: BaseException | None) -> bool:
+    """Say whether an exception was being handled already: `handled`, or one of those that it was raised under."""
+    seen: set[int] = set()
+    while handled is not None and id(handled) not in seen:
+        if handled is error:
+            return True
+        seen.add(id(handled))
+        handled = handled.__context__
+    return False

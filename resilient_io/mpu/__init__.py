@@ -1,0 +1,1 @@
+"""`resilient-io mpu`: the multipart uploads that nobody completed."""
