@@ -14,10 +14,10 @@ from resilient_io.aws import faults, hedged, privates
 from resilient_io.aws.body import Body, Changed, Request, Sink
 from resilient_io.aws.errors import StalledBody
 from resilient_io.classify.fault import FaultKind
-from resilient_io.control.stall import Meter
 from resilient_io.drive import stall
 from resilient_io.drive.operation import BodyHold, body_held, current
 from resilient_io.drive.runtime import runtime
+from resilient_io.drive.stall import Unwatched, Watch
 from resilient_io.errors import GaveUp
 from resilient_io.policy import Policy
 
@@ -45,7 +45,6 @@ async def read(
     """
     policy = _policy_of(fs)
     body = Body(request, at_most_bytes=at_most_bytes, etag=etag, strict=policy.verify == "strict")
-    meter = stall.meter_of(policy)
     with body_held() as hold:
         while True:
             try:
@@ -59,7 +58,7 @@ async def read(
                     break
                 raise
             try:
-                if await _pour(body, answer, sink, meter, on_answer):
+                if await _pour(body, answer, sink, policy, on_answer):
                     break
                 continue
             except Exception as error:
@@ -104,7 +103,7 @@ async def _pour(
     body: Body,
     answer: Mapping[str, Any],
     sink: Sink,
-    meter: Meter,
+    policy: Policy,
     on_answer: Callable[[Mapping[str, Any]], None] | None,
 ) -> bool:
     """Read the body of `answer` to its end; say whether that is all. Raises what the body died of."""
@@ -113,21 +112,21 @@ async def _pour(
         body.accept(answer)
         if on_answer is not None:
             on_answer(body.first_answer if body.is_first else answer)
-        watch = stall.Watch(meter, getattr(privates.raw_of(stream), "content", None), stream.close)
+        watch = stall.watch(policy, getattr(privates.raw_of(stream), "content", None), stream.close)
         try:
             await _read_pieces(body, answer, sink, watch)
         except Exception as error:
             if watch.stalled:
-                raise StalledBody(error=stall.what(meter)) from error
+                raise StalledBody(error=stall.what(policy)) from error
             raise
         if watch.stalled and not body.has_all():
-            raise StalledBody(error=stall.what(meter))
+            raise StalledBody(error=stall.what(policy))
         return body.end()
     finally:
         stream.close()
 
 
-async def _read_pieces(body: Body, answer: Mapping[str, Any], sink: Sink, watch: stall.Watch) -> None:
+async def _read_pieces(body: Body, answer: Mapping[str, Any], sink: Sink, watch: Watch | Unwatched) -> None:
     """Read what comes as it comes: what is here when the body dies need not be asked for again."""
     stream, length_bytes, missing = answer["Body"], answer.get("ContentLength"), body.missing_bytes
     is_whole = length_bytes is None or missing is None or length_bytes <= missing

@@ -56,7 +56,6 @@ class _Splice:
         self._part = part
         self._hold = part.hold if part is not None else BodyHold(machine=call.machine, call=call)
         self._body = Body(request, strict=call.policy.verify == "strict", checks=False)
-        self._meter = stall.meter_of(call.policy)
         self._raw: Any = None
         self._is_over = False
 
@@ -160,7 +159,7 @@ class Spliced(_Splice, io.RawIOBase):
         while True:
             try:
                 self._take(answer)
-                self._reader = stall.Reader(self._raw, self._meter)
+                self._reader = stall.Reader(self._raw, self._call.policy)
                 return self._handed_on(answer)
             except Changed:
                 raise self._replaced() from None
@@ -249,7 +248,7 @@ class Spliced(_Splice, io.RawIOBase):
                 return
             try:
                 self._take(answer)
-                self._reader = stall.Reader(self._raw, self._meter)
+                self._reader = stall.Reader(self._raw, self._call.policy)
                 return
             except Changed:
                 raise self._replaced() from None
@@ -299,8 +298,8 @@ class AioSpliced(_Splice):
 
         return AioStreamingBody(self, length_bytes)
 
-    def _new_watch(self) -> stall.Watch:
-        return stall.Watch(self._meter, getattr(self._raw, "content", None), self._raw.close)
+    def _new_watch(self) -> stall.Watch | stall.Unwatched:
+        return stall.watch(self._call.policy, getattr(self._raw, "content", None), self._raw.close)
 
     @property
     def content(self) -> AioSpliced:
@@ -348,13 +347,13 @@ class AioSpliced(_Splice):
             return b""
         try:
             if watch.stalled:
-                raise StalledBody(error=stall.what(self._meter))
+                raise StalledBody(error=stall.what(self._call.policy))
             with watch:
                 piece: bytes = await self._raw.content.read(min(at_most_bytes, missing or at_most_bytes))
             return piece
         except Exception as error:
             if watch.stalled and not isinstance(error, StalledBody):
-                raise StalledBody(error=stall.what(self._meter)) from error
+                raise StalledBody(error=stall.what(self._call.policy)) from error
             raise
 
     async def _go_on(self, delay_s: float) -> None:

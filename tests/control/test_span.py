@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resilient_io.control.span import Asked, Span, WrongRange, asked_for, bytes_before, span_of, told_by
+from resilient_io.control.span import Asked, Wanted, WrongRange, asked_for, bytes_before, span_of, told_by
 
 
 @pytest.mark.parametrize(
@@ -28,34 +28,34 @@ def test_a_range_header_is_not_misread(text: str | None, asked: Asked) -> None:
 @pytest.mark.parametrize(
     ("asked", "content_range", "length", "span"),
     [
-        ("bytes=10-19", "bytes 10-19/100", 10, Span(begin=10, end=20)),
-        ("bytes=10-19", "bytes 10-14/100", 5, Span(begin=10, end=20)),
-        ("bytes=10-19", "bytes 10-29/100", 20, Span(begin=10, end=20)),
-        ("bytes=90-199", "bytes 90-99/100", 10, Span(begin=90, end=100)),
-        ("bytes=10-", "bytes 10-14/100", 5, Span(begin=10, end=100)),
-        ("bytes=-10", "bytes 90-99/100", 10, Span(begin=90, end=100)),
-        ("bytes=-200", "bytes 0-99/100", 100, Span(begin=0, end=100)),
-        ("bytes=10-19", None, 100, Span(begin=10, end=20)),
-        ("bytes=10-19", None, 15, Span(begin=10, end=15)),
-        ("bytes=-10", None, 100, Span(begin=90, end=100)),
-        (None, None, 100, Span(begin=0, end=100)),
-        (None, "bytes 0-49/100", 50, Span(begin=0, end=100)),
-        (None, None, None, Span(begin=0, end=None)),
-        ("bytes=10-19", None, None, Span(begin=10, end=None, limit_bytes=10)),
-        ("bytes=10-", None, None, Span(begin=10, end=None)),
-        ("bytes=10-", "bytes 10-14/*", None, Span(begin=10, end=15)),
-        ("bytes=10-19", "bytes 10-19/*", None, Span(begin=10, end=20)),
+        ("bytes=10-19", "bytes 10-19/100", 10, Wanted(begin=10, end=20)),
+        ("bytes=10-19", "bytes 10-14/100", 5, Wanted(begin=10, end=20)),
+        ("bytes=10-19", "bytes 10-29/100", 20, Wanted(begin=10, end=20)),
+        ("bytes=90-199", "bytes 90-99/100", 10, Wanted(begin=90, end=100)),
+        ("bytes=10-", "bytes 10-14/100", 5, Wanted(begin=10, end=100)),
+        ("bytes=-10", "bytes 90-99/100", 10, Wanted(begin=90, end=100)),
+        ("bytes=-200", "bytes 0-99/100", 100, Wanted(begin=0, end=100)),
+        ("bytes=10-19", None, 100, Wanted(begin=10, end=20)),
+        ("bytes=10-19", None, 15, Wanted(begin=10, end=15)),
+        ("bytes=-10", None, 100, Wanted(begin=90, end=100)),
+        (None, None, 100, Wanted(begin=0, end=100)),
+        (None, "bytes 0-49/100", 50, Wanted(begin=0, end=100)),
+        (None, None, None, Wanted(begin=0, end=None)),
+        ("bytes=10-19", None, None, Wanted(begin=10, end=None, limit_bytes=10)),
+        ("bytes=10-", None, None, Wanted(begin=10, end=None)),
+        ("bytes=10-", "bytes 10-14/*", None, Wanted(begin=10, end=15)),
+        ("bytes=10-19", "bytes 10-19/*", None, Wanted(begin=10, end=20)),
     ],
 )
 def test_a_body_is_not_longer_or_shorter_than_was_asked_for(
-    asked: str | None, content_range: str | None, length: int | None, span: Span
+    asked: str | None, content_range: str | None, length: int | None, span: Wanted
 ) -> None:
     assert span_of(asked_for(asked), told_by(content_range, length)) == span
 
 
 def test_a_numbered_part_is_as_long_as_it_says() -> None:
     asked = asked_for(None, is_part=True)
-    assert span_of(asked, told_by("bytes 50-99/200", 50)) == Span(begin=50, end=100)
+    assert span_of(asked, told_by("bytes 50-99/200", 50)) == Wanted(begin=50, end=100)
 
 
 def test_what_does_not_say_what_it_is_is_refused() -> None:
