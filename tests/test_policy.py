@@ -188,6 +188,7 @@ def test_environment_gives_each_kind_of_value(set_env: SetEnv) -> None:
         ("_ENABLED", "maybe", "true or false"),
         ("_MAX_ATEMPTS", "3", "did you mean 'max_attempts'"),
         ("_PRESET", "chekpoint", "did you mean 'checkpoint'"),
+        ("_HEDGE", "perhaps", "true or false"),
         ("", "perhaps", "0 or 1"),
     ],
 )

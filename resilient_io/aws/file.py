@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from concurrent.futures import Future
 from typing import Any
 
 from fsspec.asyn import sync
@@ -11,6 +13,8 @@ from s3fs.utils import FileExpired
 
 from resilient_io.aws import reading
 from resilient_io.aws.writing import Writing
+from resilient_io.control.ranges import Span
+from resilient_io.drive.ahead import reads_ahead, stop_reading_ahead
 from resilient_io.drive.first import First
 from resilient_io.drive.forked import CarefulFile
 from resilient_io.drive.guard import guard_file
@@ -35,6 +39,7 @@ class ResilientS3File(PublishedWhole, Writing, CarefulFile, S3File):  # type: ig
             options["size"] = first.details["size"] if not first.details.get("ETag") else None
         self._note_open(mode)
         super().__init__(s3, path, mode, **options)
+        reads_ahead(self, self._fetch_later, self._first)
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         """Return the bytes [start, end); what opening brought is not asked for again."""
@@ -45,16 +50,36 @@ class ResilientS3File(PublishedWhole, Writing, CarefulFile, S3File):  # type: ig
         known = self._first[start:end]
         if len(known) == end - start:
             return known
-        asked = f"bytes={start + len(known)}-{end - 1}"
-        request = {"Bucket": self.bucket, "Key": self.key, "Range": asked, **_reading(self)}
+        try:
+            data: bytes = sync(self.fs.loop, reading.read_span, *self._span(start, end, known))
+            return data
+        except reading.Changed as error:
+            raise _changed(self.details["name"]) from error
+
+    def _fetch_later(self, start: int, end: int) -> Future[bytes]:
+        """Begin to fetch [start, end), and return at once."""
+        return asyncio.run_coroutine_threadsafe(self._read_ahead(start, end), self.fs.loop)
+
+    async def _read_ahead(self, start: int, end: int) -> bytes:
+        try:
+            data: bytes = await self.fs._read_ahead(*self._span(start, end, b"")[1:])
+            return data
+        except reading.Changed as error:
+            raise _changed(self.details["name"]) from error
+
+    def _span(self, start: int, end: int, known: bytes) -> tuple[Any, ...]:
+        """Return what `read_span` needs to know."""
+        request = {"Bucket": self.bucket, "Key": self.key, **_reading(self)}
         if self.version_id:
             request["VersionId"] = self.version_id
         etag = self.details.get("ETag") if getattr(self.fs, "local_expiry_check", False) else None
-        try:
-            rest: bytes = sync(self.fs.loop, reading.read_range, self.fs, request, etag=etag)
-            return known + rest
-        except reading.Changed as error:
-            raise _changed(self.details["name"]) from error
+        block_bytes = max(self.blocksize, self.fs.default_block_size)
+        return self.fs, request, Span(start, end), known, etag, block_bytes, self.fs.max_concurrency
+
+    def close(self) -> None:
+        """Finish the file; what was fetched ahead of its reader is given up."""
+        stop_reading_ahead(self)
+        super().close()
 
 
 class FileChanged(ObjectChanged, FileExpired):  # type: ignore[misc]  # s3fs is untyped

@@ -24,6 +24,7 @@ from resilient_io.drive.caches import hear_in_caches
 from resilient_io.drive.first import FIRST_READ_BYTES, First
 from resilient_io.drive.forked import StartsAnew, leave_behind
 from resilient_io.drive.guard import guard_filesystem, guarded, interruptible
+from resilient_io.drive.merging import cat_merged
 from resilient_io.errors import GiveUp, ObjectChanged
 
 # Read at import, before `aws.sessions` may turn it down.
@@ -163,6 +164,25 @@ class ResilientS3FileSystem(StartsAnew, Uploading):
         self._saw(request["Bucket"])
         return data
 
+    async def _cat_ranges(
+        self,
+        paths: list[str],
+        starts: Any,
+        ends: Any,
+        max_gap: int | None = None,
+        batch_size: int | None = None,
+        on_error: str = "return",
+        **kwargs: Any,
+    ) -> list[Any]:
+        """Return ranges of objects, near ones in one request (`max_gap`); by default errors stand in their places."""
+        options = {"batch_size": batch_size, **kwargs}
+        if not self._enabled():
+            stock: list[Any] = await super()._cat_ranges(
+                paths, starts, ends, max_gap=max_gap, on_error=on_error, **options
+            )
+            return stock
+        return await cat_merged(super()._cat_ranges, paths, starts, ends, max_gap, on_error, **options)
+
     async def _get_file(
         self,
         rpath: str,
@@ -271,6 +291,10 @@ class ResilientS3FileSystem(StartsAnew, Uploading):
         return first
 
     _first_bytes = interruptible(sync_wrapper(_first), _first)
+
+    @guarded("read ahead")
+    async def _read_ahead(self, *about: Any) -> bytes:
+        return await reading.read_span(self, *about)
 
 
 def _is_empty(asked: str) -> bool:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import itertools
-import os
-from collections.abc import Callable, Mapping
-from typing import IO, Any
+from collections.abc import Mapping
+from typing import Any
 
 from botocore.exceptions import ClientError
 
 from resilient_io.aws.body import Changed, Request
 from resilient_io.aws.get import read as _read
+from resilient_io.control.ranges import Span, blocks
 from resilient_io.control.span import told_by
 from resilient_io.drive.first import First, all_or_none
+from resilient_io.drive.landing import Landing, LocalFile, Memory, Shifted, Slot, published
 
-__all__ = ["Changed", "read_first", "read_object", "read_range", "read_to_file"]
+__all__ = ["Changed", "read_first", "read_object", "read_range", "read_span", "read_to_file"]
 
 
 async def read_range(fs: Any, request: Request, *, etag: str | None = None) -> bytes:
@@ -27,112 +26,145 @@ async def read_range(fs: Any, request: Request, *, etag: str | None = None) -> b
 
 
 async def read_object(fs: Any, request: Request, *, block_bytes: int, side_by_side: int) -> bytes:
-    """Return a whole object: its first block from a plain GET, the rest of a large one beside it in ranges.
-
-    The ranges carry the first answer's ETag, so that they are of one version.
-    """
-    pieces: list[bytes] = []
-    answer = await _read(fs, request, pieces, at_most_bytes=block_bytes if side_by_side > 1 else None)
-    got_bytes, length_bytes = sum(map(len, pieces)), answer.get("ContentLength")
-    if length_bytes is None or got_bytes >= length_bytes:
-        return b"".join(pieces)
-    starts = range(got_bytes, length_bytes, block_bytes)
-    parts: dict[int, list[bytes]] = {}
-    await _read_rest(fs, request, answer, starts, side_by_side, parts.__setitem__)
-    # Joined once: each copy of a large object costs as much as its way through the kernel.
-    return b"".join(itertools.chain(pieces, *map(parts.__getitem__, starts)))
+    """Return a whole object, from one plain GET or, where that shows it to be large, with ranges beside it."""
+    landing = Memory()
+    await _Whole(fs, request, landing, block_bytes, side_by_side).read()
+    return landing.value()
 
 
 async def read_to_file(
     fs: Any, request: Request, path: str, *, block_bytes: int, side_by_side: int, callback: Any
 ) -> None:
-    """Write a whole object to a local file, which is not left behind if that fails."""
-    sink = _FileSink(path, callback)
-    try:
-        answer = await _read(
-            fs, request, sink, at_most_bytes=block_bytes if side_by_side > 1 else None, on_answer=sink.begin
-        )
-        length_bytes = answer.get("ContentLength") or 0
-        if sink.written_bytes < length_bytes:
-            starts = range(sink.written_bytes, length_bytes, block_bytes)
-            await _read_rest(fs, request, answer, starts, side_by_side, sink.put_all)
-    except BaseException:
-        sink.discard()
-        raise
-    sink.close()
+    """Write a whole object to a local file, which gets its name when it is whole; see `LocalFile`."""
+    with published(LocalFile(path, callback)) as landing:
+        await _Whole(fs, request, landing, block_bytes, side_by_side).read()
 
 
-class _FileSink:
-    """A local file that is being filled; made when the first answer comes, so that a missing key makes none."""
+async def read_span(
+    fs: Any, request: Request, span: Span, known: bytes, etag: str | None, block_bytes: int, side_by_side: int
+) -> bytes:
+    """Return the bytes of a span, of which the first are `known`; a long one comes in ranges side by side.
 
-    def __init__(self, path: str, callback: Any) -> None:
-        self._path = path
-        self._callback = callback
-        self._file: IO[bytes] | None = None
-        self.written_bytes = 0
+    All are of the version that the request names; Changed if they are not of the version `etag`.
+    """
+    landing = Memory()
+    landing.begin(len(span))
+    if known:
+        landing.put(0, known)
+    rest = blocks(span.start + len(known), span.end, block_bytes)
+    await _read_spans(fs, request, Shifted(landing, span.start), rest, side_by_side, etag)
+    return landing.value()
 
-    def begin(self, answer: Mapping[str, Any]) -> None:
-        if self._file is None:
-            self._callback.set_size(answer.get("ContentLength"))
-            self._file = open(self._path, "wb")  # noqa: SIM115  # closed by `close` or `discard`
+
+class _Whole:
+    """One object on its way: the first block from a plain GET, the rest of a large one beside it in ranges.
+
+    The plain GET saves a small object the HEAD, and brings the checksum of the whole. Of a large one it is read to the
+    end of the first block and then closed; what it sent ahead is lost, which is less than the kernel's buffers hold.
+    All ranges carry the first answer's ETag, so that they are of one version.
+    """
+
+    __slots__ = ("_answer", "_block_bytes", "_front", "_fs", "_landing", "_request", "_rest", "_side_by_side")
+
+    def __init__(self, fs: Any, request: Request, landing: Landing, block_bytes: int, side_by_side: int) -> None:
+        self._fs = fs
+        self._request = request
+        self._landing = landing
+        self._block_bytes = block_bytes
+        self._side_by_side = side_by_side
+        self._front: _Front = _Front(landing)
+        self._answer: Mapping[str, Any] | None = None
+        self._rest: asyncio.Task[Any] | None = None
+
+    async def read(self) -> None:
+        """Read all of it into the landing."""
+        at_most_bytes = self._block_bytes if self._side_by_side > 1 else None
+        try:
+            answer = await _read(
+                self._fs, self._request, self._front, at_most_bytes=at_most_bytes, on_answer=self._begin
+            )
+            if self._rest is not None:
+                await self._rest
+            else:
+                # A later answer may tell the size that the first did not.
+                await self._read_rest(answer, self._front.got_bytes, answer.get("ContentLength") or 0)
+        except BaseException:
+            if self._rest is not None:
+                self._rest.cancel()
+                await asyncio.gather(self._rest, return_exceptions=True)
+            raise
+
+    def _begin(self, answer: Mapping[str, Any]) -> None:
+        """Look at an answer to the plain GET, before its body; the first one tells how much the rest is."""
+        try:
+            self._look_at(answer)
+        except BaseException:
+            answer["Body"].close()
+            raise
+
+    def _look_at(self, answer: Mapping[str, Any]) -> None:
+        first = self._answer
+        if first is not None and (self._front.got_bytes or _version_of(first) == _version_of(answer)):
+            return
+        if self._rest is not None:
+            # The body began anew, and the ranges beside it are of another version.
+            raise Changed
+        self._answer, size_bytes = answer, answer.get("ContentLength")
+        self._landing.begin(size_bytes)
+        if size_bytes is not None and self._side_by_side > 1 and size_bytes > self._block_bytes:
+            self._front.beside = self._rest = asyncio.ensure_future(
+                self._read_rest(answer, self._block_bytes, size_bytes)
+            )
+
+    async def _read_rest(self, answer: Mapping[str, Any], start: int, size_bytes: int) -> None:
+        if start >= size_bytes:
+            return
+        same_version = {"IfMatch": answer["ETag"]} if answer.get("ETag") else {}
+        rest = blocks(start, size_bytes, self._block_bytes)
+        await _read_spans(self._fs, {**self._request, **same_version}, self._landing, rest, self._side_by_side)
+
+
+class _Front:
+    """The sink of the plain GET; it ends when what is read beside it has failed."""
+
+    __slots__ = ("_landing", "beside", "got_bytes")
+
+    def __init__(self, landing: Landing) -> None:
+        self._landing = landing
+        self.beside: asyncio.Task[Any] | None = None
+        self.got_bytes = 0
 
     def append(self, piece: bytes) -> None:
-        self.put(self.written_bytes, piece)
-
-    def put(self, start: int, piece: bytes) -> None:
-        assert self._file is not None
-        self._file.seek(start)
-        self._file.write(piece)
-        self.written_bytes += len(piece)
-        self._callback.relative_update(len(piece))
-
-    def put_all(self, start: int, pieces: list[bytes]) -> None:
-        for piece in pieces:
-            self.put(start, piece)
-            start += len(piece)
+        if self.beside is not None and self.beside.done():
+            self.beside.result()
+        self._landing.put(self.got_bytes, piece)
+        self.got_bytes += len(piece)
 
     def clear(self) -> None:
-        if self._file is not None:
-            self._file.seek(0)
-            self._file.truncate()
-            self._callback.relative_update(-self.written_bytes)
-        self.written_bytes = 0
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def discard(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            if os.path.isfile(self._path):
-                with contextlib.suppress(OSError):
-                    os.unlink(self._path)
+        self._landing.forget(0, self.got_bytes)
+        self.got_bytes = 0
 
 
-async def _read_rest(
-    fs: Any,
-    request: Request,
-    answer: Mapping[str, Any],
-    starts: range,
-    side_by_side: int,
-    put: Callable[[int, list[bytes]], None],
+def _version_of(answer: Mapping[str, Any]) -> tuple[Any, Any]:
+    return answer.get("ETag"), answer.get("ContentLength")
+
+
+async def _read_spans(
+    fs: Any, request: Request, landing: Landing, spans: list[Span], side_by_side: int, etag: str | None = None
 ) -> None:
-    """Fetch what a first block left over, in ranges of one version, `side_by_side` at a time."""
+    """Fill these parts of a landing, each by a request of its own, `side_by_side` at a time."""
     slots = asyncio.Semaphore(side_by_side)
-    same_version = {"IfMatch": answer["ETag"]} if answer.get("ETag") else {}
 
-    async def fill(start: int) -> None:
-        end = min(start + starts.step, starts.stop)
-        pieces: list[bytes] = []
+    async def fill(span: Span) -> None:
+        slot = Slot(landing, span)
         async with slots:
-            await _read(fs, {**request, **same_version, "Range": f"bytes={start}-{end - 1}"}, pieces)
-        got_bytes = sum(map(len, pieces))
-        if got_bytes != end - start:
-            raise OSError(f"asked for {end - start} bytes at {start} and got {got_bytes}")
-        put(start, pieces)
+            await _read(fs, {**request, "Range": f"bytes={span.start}-{span.end - 1}"}, slot, etag=etag)
+        slot.must_be_full()
 
-    await all_or_none(fill(start) for start in starts)
+    if len(spans) == 1:
+        await fill(spans[0])
+    else:
+        await all_or_none(fill(span) for span in spans)
 
 
 async def read_first(fs: Any, request: Request, length_bytes: int) -> First:

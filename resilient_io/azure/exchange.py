@@ -54,9 +54,9 @@ class Exchange:
     replay: Replay | None = None
     is_part: bool = False
     hold: BodyHold | None = None
+    batch: Batch | None = None
     told: Told | None = None
     """What the answer said that it brings, where its headers say something else by now."""
-    batch: Batch | None = None
 
     @property
     def headers(self) -> dict[str, str]:

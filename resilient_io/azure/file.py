@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from typing import Any
 
 from adlfs.spec import AzureBlobFile
 from adlfs.utils import get_blob_metadata
-from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError, ResourceModifiedError
 from fsspec.asyn import sync
 
 from resilient_io.azure import reading
+from resilient_io.azure.whole import Source, read_span, whole_size_of
 from resilient_io.azure.writing import Writing
+from resilient_io.control.ranges import Span
+from resilient_io.drive.ahead import reads_ahead, stop_reading_ahead
 from resilient_io.drive.first import First
 from resilient_io.drive.forked import CarefulFile
 from resilient_io.drive.guard import guard_file
@@ -38,6 +43,8 @@ class ResilientAzureBlobFile(PublishedWhole, Writing, CarefulFile, AzureBlobFile
             self.details = first.details
         self._note_open(mode)
         super().__init__(fs, path, mode, **options)
+        if mode == "rb":
+            reads_ahead(self, self._fetch_later, self._first)
 
     def _get_container_client(self) -> Any:
         return self.fs.client_on(self.loop).get_container_client(self.container_name)
@@ -51,41 +58,46 @@ class ResilientAzureBlobFile(PublishedWhole, Writing, CarefulFile, AzureBlobFile
         known = self._first[start:end]
         if start >= end or len(known) == end - start:
             return known
-        rest: bytes = sync(self.loop, self._async_fetch_range, start + len(known), end)
-        return known + rest
+        data: bytes = sync(self.loop, self._async_fetch_range, start, end, known)
+        return data
 
-    async def _async_fetch_range(self, start: int, end: int | None = None, **kwargs: Any) -> bytes:
-        """Return bytes from the store, of the version that the file was opened on."""
-        end = self.size if end is None else min(end, self.size)
+    async def _async_fetch_range(self, start: int, end: int | None = None, known: bytes = b"", **kwargs: Any) -> bytes:
+        """Return bytes from the store, of the version that the file was opened on; `known` are the first of them."""
+        span = Span(start, self.size if end is None else min(end, self.size))
+        return await self._asked(self._source(), span, known, read_span)
+
+    def _fetch_later(self, start: int, end: int) -> Future[bytes]:
+        """Begin to fetch [start, end), and return at once."""
+        read = self.fs._read_ahead
+        return asyncio.run_coroutine_threadsafe(self._asked(self._source(), Span(start, end), b"", read), self.loop)
+
+    async def _asked(self, source: Source, span: Span, known: bytes, read: Callable[..., Awaitable[bytes]]) -> bytes:
         try:
-            stream = await self.container_client.download_blob(
-                blob=self.blob,
-                offset=start,
-                length=end - start,
-                version_id=self.version_id,
-                max_concurrency=self.fs.max_concurrency or 1,
-                **self._same_version(),
-            )
-            data: bytes = await stream.readall()
+            return await read(source, span, known, self._etag)
         except HttpResponseError as error:
             # 416: the blob has become shorter than a listing said.
             if isinstance(error, ResourceModifiedError) or error.status_code == 416:
                 raise self._changed() from error
             raise
-        self._pin(stream)
-        return data
 
-    def _same_version(self) -> dict[str, Any]:
-        if self._etag is None or self.version_id is not None:
-            return {}
-        return {"etag": self._etag, "match_condition": MatchConditions.IfNotModified}
+    def _source(self) -> Source:
+        return Source(
+            client=self.container_client.get_blob_client(self.blob),
+            version_id=self.version_id,
+            block_bytes=max(self.blocksize, self.fs.blocksize),
+            side_by_side=self.fs.max_concurrency or 1,
+            options=getattr(self.fs, "_timeout_kwargs", {}),
+            on_answer=self._pin,
+        )
 
     def _pin(self, stream: Any) -> None:
         """Keep to the version of the first answer; a listing may be older, its size must be right."""
-        if reading.whole_size_of(stream) != self.size:
+        if whole_size_of(stream) != self.size:
             raise self._changed()
         if self._etag is None:
             self._etag = stream.properties.etag
+        elif not self.version_id and stream.properties.etag != self._etag:
+            raise self._changed()
 
     def _changed(self) -> Exception:
         # The listing that said otherwise must not say so again to the one who opens it anew.
@@ -117,6 +129,11 @@ class ResilientAzureBlobFile(PublishedWhole, Writing, CarefulFile, AzureBlobFile
             self.loop = self.fs.loop
             self.container_client = self._get_container_client()
         super()._renew()
+
+    def close(self) -> None:
+        """Finish the file; what was fetched ahead of its reader is given up."""
+        stop_reading_ahead(self)
+        super().close()
 
 
 guard_file(ResilientAzureBlobFile, "_fetch_metadata")

@@ -11,10 +11,10 @@ from glob import has_magic
 from typing import Any
 
 import adlfs
-from adlfs.spec import make_callback
-from azure.core.exceptions import ResourceModifiedError, ResourceNotFoundError
+from azure.core.exceptions import HttpResponseError, ResourceModifiedError, ResourceNotFoundError
 from azure.storage.blob.aio import BlobServiceClient
 from fsspec.asyn import get_loop, sync_wrapper
+from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.implementations import cached
 from fsspec.utils import stringify_path
 
@@ -23,10 +23,13 @@ from resilient_io.azure import ending, reading
 from resilient_io.azure.clients import client_kwargs
 from resilient_io.azure.file import ResilientAzureBlobFile
 from resilient_io.azure.listing import Listing, unless_off
+from resilient_io.azure.whole import Source, read_blob, read_span
 from resilient_io.drive.caches import hear_in_caches
 from resilient_io.drive.first import FIRST_READ_BYTES, First
 from resilient_io.drive.forked import StartsAnew, leave_behind
 from resilient_io.drive.guard import guard_filesystem, guarded, interruptible
+from resilient_io.drive.landing import Landing, LocalFile, Memory, published
+from resilient_io.drive.merging import cat_merged
 from resilient_io.errors import NotForkSafe
 
 
@@ -151,10 +154,33 @@ class ResilientAzureBlobFileSystem(StartsAnew, Listing):
     ) -> bytes:
         """Return the bytes of a blob, or of a part of it; all of one version."""
         try:
+            if start is None and end is None:
+                landing = Memory()
+                await self._read_whole(path, landing, max_concurrency)
+                return landing.value()
             data: bytes = await super()._cat_file(path, start, end, max_concurrency, **kwargs)
             return data
         except ResourceModifiedError as error:
             raise reading.changed(path) from error
+
+    async def _read_whole(self, path: str, landing: Landing, max_concurrency: int | None) -> None:
+        container, blob, version_id = self.split_path(self._strip_protocol(path))
+        async with self.service_client.get_blob_client(container, blob) as client:
+            try:
+                await read_blob(self._source(client, version_id, max_concurrency), landing)
+            except HttpResponseError as error:
+                if isinstance(error, ResourceNotFoundError) or (version_id and error.status_code == 400):
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
+                raise
+
+    def _source(self, client: Any, version_id: str | None, max_concurrency: int | None = None) -> Source:
+        return Source(
+            client=client,
+            version_id=version_id,
+            block_bytes=self.blocksize,
+            side_by_side=max_concurrency or self.max_concurrency or 1,
+            options=self._timeout_kwargs,
+        )
 
     @unless_off
     async def _cat(
@@ -194,10 +220,14 @@ class ResilientAzureBlobFileSystem(StartsAnew, Listing):
         max_concurrency: int | None = None,
         **kwargs: Any,
     ) -> list[Any]:
-        """Return ranges of blobs; by default an error stands in the place of what it kept from being read."""
-        options = {"max_gap": max_gap, "batch_size": batch_size, "on_error": on_error, **kwargs}
-        found: list[Any] = await super()._cat_ranges(paths, starts, ends, max_concurrency=max_concurrency, **options)
-        return found
+        """Return ranges of blobs, near ones in one request (`max_gap`); by default errors stand in their places."""
+        options = {"batch_size": batch_size, "max_concurrency": max_concurrency, **kwargs}
+        if not self._enabled():
+            stock: list[Any] = await super()._cat_ranges(
+                paths, starts, ends, max_gap=max_gap, on_error=on_error, **options
+            )
+            return stock
+        return await cat_merged(super()._cat_ranges, paths, starts, ends, max_gap, on_error, **options)
 
     @unless_off
     async def _get_file(
@@ -210,21 +240,13 @@ class ResilientAzureBlobFileSystem(StartsAnew, Listing):
         max_concurrency: int | None = None,
         **kwargs: Any,
     ) -> None:
-        """Write a blob to a local file; after an error no part of it is left there."""
+        """Write a blob to a local file, which gets its name when it is whole; see `LocalFile`."""
         if os.path.isdir(lpath):
             return
-        container, blob, version_id = self.split_path(rpath, delimiter=delimiter)
+        path = self._strip_protocol(rpath).rstrip(delimiter)
         try:
-            async with self.service_client.get_blob_client(container, blob.rstrip(delimiter)) as client:
-                stream = await client.download_blob(
-                    raw_response_hook=make_callback("download_stream_current", callback),
-                    version_id=version_id,
-                    max_concurrency=max_concurrency or self.max_concurrency,
-                    **self._timeout_kwargs,
-                )
-                await reading.into_file(stream, lpath)
-        except ResourceNotFoundError as error:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), rpath) from error
+            with published(LocalFile(lpath, DEFAULT_CALLBACK if callback is None else callback)) as landing:
+                await self._read_whole(path, landing, max_concurrency)
         except ResourceModifiedError as error:
             raise reading.changed(rpath) from error
 
@@ -263,6 +285,10 @@ class ResilientAzureBlobFileSystem(StartsAnew, Listing):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
 
     _first_bytes = interruptible(sync_wrapper(_first), _first)
+
+    @guarded("read ahead")
+    async def _read_ahead(self, *about: Any) -> bytes:
+        return await read_span(*about)
 
 
 guard_filesystem(ResilientAzureBlobFileSystem, sync_wrapper)

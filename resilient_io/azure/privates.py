@@ -144,6 +144,12 @@ def set_pool_sizes(session: Any, sizes: Mapping[str, int]) -> None:
         adapter.init_poolmanager(adapter._pool_connections, connections, block=adapter._pool_block)
 
 
+def single_get_bytes(client: Any) -> int:
+    """Return how many bytes the SDK asks for in one request; it takes longer ranges apart."""
+    most: int = getattr(client._config, "max_single_get_size", 32 * 2**20)
+    return most
+
+
 def forget_stream_download(http_response: Any) -> None:
     """Give an answer its own way of being read back; those of azure.core.rest keep what is set under another name."""
     own = http_response.__dict__

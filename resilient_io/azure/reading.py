@@ -1,13 +1,12 @@
-"""Reading blobs: the first bytes of one instead of its properties, and whole ones into local files."""
+"""Reading the first bytes of a blob instead of its properties."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 from typing import Any
 
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 
+from resilient_io.azure.whole import whole_size_of
 from resilient_io.drive.first import First
 from resilient_io.errors import GiveUp, ObjectChanged
 
@@ -32,24 +31,6 @@ async def read_first(fs: Any, container: str, blob: str, length_bytes: int) -> F
     properties = stream.properties
     properties.size = whole_size_of(stream)
     return First(data=data, details=(await fs._details([properties]))[0])
-
-
-def whole_size_of(stream: Any) -> int:
-    """Return the size of the whole blob of which a stream brings a range, in bytes."""
-    return int(stream.properties.content_range.rpartition("/")[2])
-
-
-async def into_file(stream: Any, path: str) -> None:
-    """Write what a stream brings to a local file, which is not left behind if that fails."""
-    with open(path, "wb") as file:
-        try:
-            await stream.readinto(file)
-        except BaseException:
-            file.close()
-            if os.path.isfile(path):
-                with contextlib.suppress(OSError):
-                    os.unlink(path)
-            raise
 
 
 def changed(path: str) -> ObjectChanged:

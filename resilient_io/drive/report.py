@@ -49,18 +49,18 @@ class ScopeReport:
     """The most requests that were in flight at once."""
     limited: bool
     """Whether the scope is paced now, because it was refused."""
-    unverified: int = 0
-    """Bodies that came without a length and a checksum, so that nobody can tell whether they are whole."""
-    hedged: int = 0
-    """Reads that were sent a second time because their answer was late (`hedge=True`)."""
-    hedges_won: int = 0
-    """Those of them of which the second request was answered sooner."""
     moved_bytes: int = 0
     """Bytes read or written, by the lengths of the bodies."""
     bytes_per_s: float = 0.0
     """The same, each second, in the last 5 to 10 s."""
     plateau_bytes_per_s: float | None = None
     """Bytes a second above which more requests in flight moved no more, without a refusal; None: not seen."""
+    unverified: int = 0
+    """Bodies that came without a length and a checksum, so that nobody can tell whether they are whole."""
+    hedged: int = 0
+    """Reads that were sent a second time because their answer was late (`hedge=True`)."""
+    hedges_won: int = 0
+    """Those of them of which the second request was answered sooner."""
     leaf: bool = True
     """Whether requests are counted here first; False for the buckets and stores above, which sum up."""
 
@@ -148,12 +148,12 @@ def _scope_report(level: Level, now: float, waiting: int, in_flight: int, places
         waited_s=tally.waited_s,
         peak_in_flight=level.peak_in_flight,
         limited=law.is_limited(level.rate),
-        unverified=tally.unverified,
-        hedged=tally.hedged,
-        hedges_won=tally.hedges_won,
         moved_bytes=flow.total_bytes,
         bytes_per_s=flow.bytes_per_s(now),
         plateau_bytes_per_s=flow.plateau_bytes_per_s(places) if places else None,
+        unverified=tally.unverified,
+        hedged=tally.hedged,
+        hedges_won=tally.hedges_won,
         leaf=places > 0,
     )
 

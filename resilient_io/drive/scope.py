@@ -98,12 +98,12 @@ class Level:
     untold_at: float = 0.0
     told_in_flight: int = 0
     tell_at: float = -math.inf
-    hedging: Hedging | None = None
     below: Family = field(default_factory=OrderedDict)
     above: Level | None = None
     given_requests: given.Given = field(default_factory=given.fresh)
     given_bytes: given.Given = field(default_factory=given.fresh)
     flow: Flow = field(default_factory=Flow)
+    hedging: Hedging | None = None
 
     def note(self, now: float, succeeded: int) -> None:
         """Note in the level above that requests of this one were served."""

@@ -109,6 +109,10 @@ class Bucket:
         return self._keys
 
 
+# `randbytes` counts bits in an int of C, which 256 MiB overflow.
+_MOST_DRAWN_BYTES = 2**26
+
+
 class ObjectStore:
     """Every bucket and open upload of a store; not thread-safe."""
 
@@ -122,7 +126,8 @@ class ObjectStore:
         target = self.buckets.setdefault(bucket, Bucket())
         source = random.Random(seed)
         for number in range(count):
-            data = source.randbytes(size_bytes)
+            sizes = [_MOST_DRAWN_BYTES] * (size_bytes // _MOST_DRAWN_BYTES) + [size_bytes % _MOST_DRAWN_BYTES]
+            data = b"".join(map(source.randbytes, sizes))
             target.put(key.format(number), Stored(data=data, etag=etag_of(data), modified_s=int(time.time())))
 
     def start_upload(self, bucket: str, key: str, headers: Mapping[str, str] | tuple[tuple[str, str], ...]) -> str:

@@ -163,6 +163,7 @@ class _Turn:
         exchange, shape = self.exchange, None if rule is None else shape_of(rule)
         exchange.status = reply.status
         exchange.outcome = exchange.outcome or ("ok" if reply.status < 400 else "error")
+        before = self.wire.written_bytes
         try:
             if not self.early:
                 await self.body.drop()
@@ -172,6 +173,10 @@ class _Turn:
                 return keep
             exchange.sent_bytes = await send_whole(self.wire, reply, method=self.head.method, close=self.close)
             return not self.close
+        except (ConnectionError, asyncio.CancelledError):
+            # With the head; the client closed in the middle.
+            exchange.sent_bytes = self.wire.written_bytes - before
+            raise
         finally:
             if reply.release is not None:
                 reply.release()

@@ -35,6 +35,7 @@ class Wire(asyncio.Protocol):
         self._ended = False
         self._error: Exception | None = None
         self._transport: asyncio.Transport | None = None
+        self.written_bytes = 0
 
     # What asyncio calls.
 
@@ -148,6 +149,7 @@ class Wire(asyncio.Protocol):
         """Hand bytes to the kernel or the transport's buffer; nothing if the connection ended."""
         if self._transport is not None and len(data):
             self._transport.write(data)
+            self.written_bytes += len(data)
 
     async def flush(self) -> None:
         """Wait until the kernel has taken everything that was written."""
@@ -157,7 +159,7 @@ class Wire(asyncio.Protocol):
                 await self._writer
             finally:
                 self._writer = None
-        if self._transport is None:
+        if self._transport is None or self._transport.is_closing():
             raise ConnectionResetError("the peer ended the connection")
 
     def close(self) -> None:
