@@ -276,13 +276,13 @@ class Exchange:
             headers["If-Match"] = etag
         return self._anew(type(http)(http.method, http.url, headers=headers))
 
-    def again(self) -> PipelineRequest[Any]:
-        """Return the request once more; not yet signed."""
+    def again(self, *, counts: bool = False) -> PipelineRequest[Any]:
+        """Return the request once more, not yet signed; its answer `counts` for the SDK if it is not part of a body."""
         http = self.request.http_request
-        return self._anew(type(http)(http.method, http.url, headers=self.headers))
+        return self._anew(type(http)(http.method, http.url, headers=self.headers), () if counts else _COUNTING)
 
-    def _anew(self, http: Any) -> PipelineRequest[Any]:
-        options = {name: value for name, value in self.options.items() if name not in _COUNTING}
+    def _anew(self, http: Any, without: Collection[str] = _COUNTING) -> PipelineRequest[Any]:
+        options = {name: value for name, value in self.options.items() if name not in without}
         return PipelineRequest(http, PipelineContext(self.request.context.transport, **options))
 
     def part(self, request: PipelineRequest[Any]) -> Exchange:
