@@ -8,6 +8,7 @@ and the preset. The preset itself is the first that is named, in the same order
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import importlib.util
@@ -91,6 +92,20 @@ def _redis_url(value: object) -> object:
     raise ValueError("a URL such as 'rediss://:password@host:6379/0' ('redis://', 'rediss://' or 'unix://'), or None")
 
 
+def _aliases(value: object) -> object:
+    """Return pairs of names, sorted, whatever mapping or pairs they came as: a policy must be hashable."""
+    with contextlib.suppress(ValueError):
+        value = json.loads(value) if isinstance(value, str) else value
+    pairs = list(value.items()) if isinstance(value, Mapping) else value or ()
+    if not isinstance(pairs, (list, tuple)) or not all(map(_is_pair_of_names, pairs)):
+        raise ValueError("names of buckets by their aliases, such as {'my-access-point-s3alias': 'my-bucket'}")
+    return tuple(sorted((alias, bucket) for alias, bucket in pairs))
+
+
+def _is_pair_of_names(pair: object) -> bool:
+    return isinstance(pair, (list, tuple)) and len(pair) == 2 and all(isinstance(name, str) and name for name in pair)
+
+
 _REACHES: Final = ("cluster", "node", "process")
 
 
@@ -169,6 +184,12 @@ class Policy:
     """Directory segments under the bucket that make a prefix; >= 0 (the bucket is one), default 2."""
     prefix_rule: str | None = _field(None, _prefix_rule)
     """What replaces `prefix_depth`: a regular expression with one group, or `package.module:function`."""
+    bucket_aliases: tuple[tuple[str, str], ...] = _field((), _aliases)
+    """Other names of buckets, alias to bucket; a mapping, pairs or JSON, default none.
+
+    An S3 access point, by its alias or its ARN, leads to a bucket whose prefixes have one limit, whatever the door.
+    No API that a reader may call says which bucket that is.
+    """
     coordination: Literal["cluster", "node", "process"] | None = _field(None, _or_none(_one_of(*_REACHES)))
     """Who shares a limit: this machine's processes ("node"), those of all machines ("cluster") or none ("process").
 
@@ -228,6 +249,10 @@ class Policy:
             )
         if self.coordination == "cluster":
             _require_cluster(self.redis_url)
+
+    def bucket_of(self, name: str) -> str:
+        """Return the bucket that a name stands for: mostly itself."""
+        return dict(self.bucket_aliases).get(name, name) if self.bucket_aliases else name
 
     @classmethod
     def preset(cls, name: str) -> Policy:
@@ -388,7 +413,7 @@ def _value_of_text(name: str, text: str) -> object:
         return None
     if isinstance(_DEFAULTS[name], bool):
         return _WORDS.get(lowered, text)
-    if name in ("prefix_rule", "redis_url", "coordination", "verify"):
+    if name in ("prefix_rule", "redis_url", "coordination", "verify", "bucket_aliases"):
         return text
     for kind in (int, float):
         try:

@@ -341,3 +341,26 @@ def test_the_url_is_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         policy.reload()
         resolve()
     assert "s3kr1t" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"ap-s3alias": "b", "arn:aws:s3:us-east-1:1:accesspoint/ap": "b"}, '{"ap-s3alias": "b"}', [["ap-s3alias", "b"]]],
+)
+def test_aliases_of_a_bucket_come_as_a_mapping_as_pairs_or_as_json(value: object) -> None:
+    policy = Policy(bucket_aliases=value)  # type: ignore[arg-type]  # whatever it is becomes pairs
+    assert policy.bucket_of("ap-s3alias") == "b"
+    assert policy.bucket_of("other") == "other"
+    assert Policy.from_json(policy.to_json()) == policy
+    assert hash(policy) == hash(Policy.from_json(policy.to_json()))
+
+
+@pytest.mark.parametrize("value", [{"ap": ""}, {"ap": 1}, "ap=b", ["ap"], ["long"], 7])
+def test_bad_aliases_say_what_to_write(value: object) -> None:
+    with pytest.raises(ValueError, match="bucket_aliases must be names of buckets by their aliases"):
+        Policy(bucket_aliases=value)  # type: ignore[arg-type]
+
+
+def test_aliases_from_the_environment(set_env: SetEnv) -> None:
+    set_env(_BUCKET_ALIASES='{"ap-s3alias": "b"}')
+    assert resolve().bucket_of("ap-s3alias") == "b"

@@ -25,7 +25,7 @@ def scope_of(operation: str, params: Mapping[str, Any], endpoint: str, policy: P
     if not isinstance(bucket, str) or not bucket:
         return _scope(operation, endpoint, "", "")
     prefix = prefix_of(_key_of(params), depth=policy.prefix_depth, rule=policy.prefix_rule)
-    return _scope(operation, endpoint, bucket, prefix)
+    return _scope(operation, endpoint, policy.bucket_of(bucket), prefix)
 
 
 @lru_cache(maxsize=8192)

@@ -54,7 +54,9 @@ def scope_of_url(url: str, *, op: str, policy: Policy, endpoint: str | None = No
     if kind is OpClass.LIST and key and not key.endswith("/"):
         key += "/"
     prefix = prefix_of(key, depth=policy.prefix_depth, rule=policy.prefix_rule) if bucket else ""
-    return scope_path(endpoint=store, account=account, bucket=bucket, prefix=prefix, op_class=kind.value)
+    return scope_path(
+        endpoint=store, account=account, bucket=policy.bucket_of(bucket), prefix=prefix, op_class=kind.value
+    )
 
 
 def shown(url: str) -> str:
