@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 from resilient_io.control.ranges import Span
 
 _NEW_FILE_MODE: Final = 0o666
+_PIECE_BYTES: Final = 2**20
 
 
 class Landing(Protocol):
@@ -25,6 +26,13 @@ class Landing(Protocol):
 
     def forget(self, start: int, end: int) -> None:
         """Forget the bytes [start, end): they come again."""
+
+
+class Whole(Landing, Protocol):
+    """A landing that can be read back, to compare the checksum of what came in any order."""
+
+    def read_back(self) -> Iterator[bytes | memoryview]:
+        """Yield all that landed, in order; nothing where it cannot be read. From any thread, while nothing is put."""
 
 
 class Memory:
@@ -64,6 +72,11 @@ class Memory:
         """Cut off what came where the size is unknown; else it is overwritten."""
         if self._size_bytes is None:
             self._buffer.truncate(start)
+
+    def read_back(self) -> Iterator[bytes | memoryview]:
+        """Yield all bytes in one piece."""
+        whole = self._whole if self._view is None else self._view
+        yield self._buffer.getbuffer() if whole is None else whole
 
     def value(self) -> bytes:
         """Return all bytes; nothing may be put afterwards."""
@@ -204,6 +217,15 @@ class LocalFile:
         self._callback.relative_update(start - end)
         if self._file is not None and self._part is not None and end == os.fstat(self._file.fileno()).st_size:
             self._file.truncate(start)
+
+    def read_back(self) -> Iterator[bytes | memoryview]:
+        """Yield what was written, in pieces; nothing of what is no plain file."""
+        file, at = self._file, 0
+        if file is None or self._part is None or not hasattr(os, "pread"):
+            return
+        while piece := os.pread(file.fileno(), _PIECE_BYTES, at):
+            at += len(piece)
+            yield piece
 
     def publish(self) -> None:
         """Give the file its name; it replaces one that has it, and keeps that one's permissions."""
