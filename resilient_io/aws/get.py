@@ -46,31 +46,65 @@ async def read(
     policy = _policy_of(fs)
     body = Body(request, at_most_bytes=at_most_bytes, etag=etag, strict=policy.verify == "strict")
     with body_held() as hold:
-        while True:
-            try:
-                raw = raw_errors or body.might_be_over
-                if policy.hedge and not body.is_begun():
-                    answer = await _raced(fs, body.next_request(), policy, hold, raw_errors=raw)
-                else:
-                    answer = await _answer(fs, body.next_request(), raw_errors=raw)
-            except ClientError as error:
-                if body.might_be_over and _status_of(error) == _NOT_THERE:
-                    break
-                raise
-            try:
-                if await _pour(body, answer, sink, policy, on_answer):
-                    break
-                continue
-            except Exception as error:
-                delay_s = _after_a_dead_body(hold, body, error)
-                if delay_s is None:
-                    raise
-                if body.died(error):
-                    sink.clear()
-            await runtime().clock.sleep_async(delay_s)
+        one = _Read(fs, body, sink, policy, hold, raw_errors, on_answer)
+        while not await one.step():
+            pass
         if body.is_unverified and hold.call is not None:
             hold.call.unverified()
     return body.first_answer
+
+
+class _Read:
+    """One body on its way into its sink: each step is a request and what comes of it."""
+
+    __slots__ = ("_body", "_fs", "_hold", "_on_answer", "_policy", "_raw_errors", "_sink")
+
+    def __init__(
+        self,
+        fs: Any,
+        body: Body,
+        sink: Sink,
+        policy: Policy,
+        hold: BodyHold,
+        raw_errors: bool,
+        on_answer: Callable[[Mapping[str, Any]], None] | None,
+    ) -> None:
+        self._fs = fs
+        self._body = body
+        self._sink = sink
+        self._policy = policy
+        self._hold = hold
+        self._raw_errors = raw_errors
+        self._on_answer = on_answer
+
+    async def step(self) -> bool:
+        """Ask for the body, or for the rest of it, and read what comes; say whether that is all."""
+        body = self._body
+        try:
+            answer = await self._ask()
+        except ClientError as error:
+            if body.might_be_over and _status_of(error) == _NOT_THERE:
+                return True
+            raise
+        try:
+            return await _pour(body, answer, self._sink, self._policy, self._on_answer)
+        except Exception as error:
+            delay_s = _after_a_dead_body(self._hold, body, error)
+            if delay_s is None:
+                raise
+            if body.died(error):
+                self._sink.clear()
+        await runtime().clock.sleep_async(delay_s)
+        return False
+
+    async def _ask(self) -> Mapping[str, Any]:
+        body, request = self._body, self._body.next_request()
+        raw_errors = self._raw_errors or body.might_be_over
+        if not self._policy.hedge or body.is_begun():
+            return await _answer(self._fs, request, raw_errors=raw_errors)
+        client = await self._fs.client_for(request["Bucket"])
+        ask = functools.partial(_answer, self._fs, request, raw_errors=raw_errors)
+        return await hedged.answer_or_whole(client, request, self._policy, self._hold, ask)
 
 
 def _policy_of(fs: Any) -> Policy:
@@ -90,13 +124,6 @@ async def _answer(fs: Any, request: Request, *, raw_errors: bool) -> Mapping[str
         if raw_errors:
             raise
         raise translate_boto_error(error) from error
-
-
-async def _raced(fs: Any, request: Request, policy: Policy, hold: BodyHold, *, raw_errors: bool) -> Mapping[str, Any]:
-    client = await fs.client_for(request["Bucket"])
-    return await hedged.answer_or_whole(
-        client, request, policy, hold, functools.partial(_answer, fs, request, raw_errors=raw_errors)
-    )
 
 
 async def _pour(

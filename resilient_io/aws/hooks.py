@@ -22,7 +22,19 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from resilient_io import policy as policies
-from resilient_io.aws import deleting, faults, hedged, keys, lost, privates, splice, streams, timestamps, transfer
+from resilient_io.aws import (
+    deleting,
+    faults,
+    hedged,
+    keys,
+    lost,
+    privates,
+    splice,
+    splice_aio,
+    streams,
+    timestamps,
+    transfer,
+)
 from resilient_io.aws.errors import annotated, unless_an_echo, waited_too_long
 from resilient_io.drive.call import Call
 from resilient_io.drive.gate import WaitedTooLong
@@ -397,7 +409,7 @@ def _hook_async(done: Hardening) -> None:
         call = _begin(done, operation_name, api_params)
         if call is not None and call.policy.hedge and _is_body_for_the_caller(operation_name):
             answer, call = await hedged.answer_in_tasks(client, call, api_params)
-            return await splice.AioSpliced(client, call, api_params).begin(answer)
+            return await splice_aio.AioSpliced(client, call, api_params).begin(answer)
         written = lost.written_by(operation_name, api_params) if call is not None else None
         api_params = streams.from_here(api_params)
         token = _call.set(call)
@@ -423,7 +435,7 @@ def _hook_async(done: Hardening) -> None:
                 call.close()
         if call is None or not _is_body_for_the_caller(operation_name):
             return answer
-        return await splice.AioSpliced(client, call, api_params).begin(answer)
+        return await splice_aio.AioSpliced(client, call, api_params).begin(answer)
 
     async def admitted_request(params: Any, operation_model: Any = None) -> Any:
         call = _call.get()
