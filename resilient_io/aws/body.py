@@ -52,18 +52,22 @@ class Body:
         "_skip_bytes",
         "_strict",
         "begin",
+        "brings_more",
         "first_answer",
         "got_bytes",
         "is_first",
         "is_unverified",
         "might_be_over",
-        "size_bytes", "wanted_bytes",
+        "size_bytes",
+        "wanted_bytes",
     )  # fmt: skip
 
     first_answer: Mapping[str, Any]
     """The answer with which the body began; where the whole is asked for, with the length of that."""
     is_first: bool
     """Whether the last answer is that one."""
+    brings_more: bool
+    """Whether the last answer has bytes behind the end of the body: a store that ignores Range sends them."""
     wanted_bytes: int | None
     """How many bytes the whole body has to bring; None if nobody says it."""
 
@@ -82,6 +86,7 @@ class Body:
         self._limit_bytes: int | None = None
         self._skip_bytes = self._before_bytes = self.begin = self.got_bytes = 0
         self.might_be_over = self.is_unverified = False
+        self.brings_more = False
         self.size_bytes: int | None = None
         self.wanted_bytes = at_most_bytes
 
@@ -110,6 +115,7 @@ class Body:
                 self._end = span_of(self._asked, told).end
                 self._want()
             self._skip_bytes = bytes_before(told, self.begin + self.got_bytes)
+            self.brings_more = told.end is not None and self._end is not None and told.end > self._end
         except WrongRange as error:
             raise WrongRangeBody(error=error) from None
 

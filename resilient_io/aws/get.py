@@ -139,7 +139,7 @@ async def _pour(
         body.accept(answer)
         if on_answer is not None:
             on_answer(body.first_answer if body.is_first else answer)
-        watch = stall.watch(policy, getattr(privates.raw_of(stream), "content", None), stream.close)
+        watch = stall.watch(policy, privates.reader_of(privates.raw_of(stream)), stream.close)
         try:
             await _read_pieces(body, answer, sink, watch)
         except Exception as error:

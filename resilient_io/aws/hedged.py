@@ -60,7 +60,7 @@ class Held:
     async def fill(self, policy: Policy) -> Held:
         """Read the body to its end, or to its death."""
         body = self._body
-        watch = stall.watch(policy, getattr(privates.raw_of(body), "content", None), body.close)
+        watch = stall.watch(policy, privates.reader_of(privates.raw_of(body)), body.close)
         try:
             piece = b"-"
             while piece and not watch.stalled:

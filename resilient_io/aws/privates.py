@@ -166,6 +166,11 @@ def raw_of(body: Any) -> Any:
     return body._raw_stream if hasattr(body, "_raw_stream") else body.__wrapped__
 
 
+def reader_of(raw: Any) -> Any:
+    """Return aiohttp's StreamReader of an answer; None for one of httpx, whose `content` is what has been read."""
+    return None if isinstance(getattr(type(raw), "content", None), property) else getattr(raw, "content", None)
+
+
 def put_raw(body: Any, raw: Any) -> None:
     """Let a StreamingBody read from `raw`."""
     if hasattr(body, "_raw_stream"):

@@ -91,7 +91,7 @@ class Splice:
         """Say at the end of an answer whether the body is over; if not, what follows is asked for."""
         self._is_over = self._body.end()
         if self._is_over:
-            self._raw.close()  # a store that ignores Range sends more than is read
+            self._raw.close()
         self._release()
         return self._is_over
 
@@ -236,6 +236,8 @@ class Spliced(Splice, io.RawIOBase):
                 piece = b"" if missing == 0 else self._reader.read(min(at_most_bytes, missing or at_most_bytes))
                 fresh = self._body.take(piece)
                 if fresh:
+                    if self._body.brings_more and self._body.has_all():
+                        self._raw.close()  # perhaps nobody asks for the end
                     return fresh
                 if piece:
                     continue

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
+from resilient_io.aws import privates
 from resilient_io.aws.body import Changed
 from resilient_io.aws.errors import StalledBody
 from resilient_io.aws.splice import Splice
@@ -40,7 +41,7 @@ class AioSpliced(Splice):
         return AioStreamingBody(self, length_bytes)
 
     def _new_watch(self) -> stall.Watch | stall.Unwatched:
-        return stall.watch(self._call.policy, getattr(self._raw, "content", None), self._raw.close)
+        return stall.watch(self._call.policy, privates.reader_of(self._raw), self._raw.close)
 
     @property
     def content(self) -> AioSpliced:
@@ -80,6 +81,8 @@ class AioSpliced(Splice):
                 piece = await self._piece(at_most_bytes)
                 fresh = self._body.take(piece)
                 if fresh:
+                    if self._body.brings_more and self._body.has_all():
+                        self._raw.close()  # perhaps nobody asks for the end
                     return fresh
                 if piece:
                     continue
