@@ -52,18 +52,24 @@ class Body:
         "_skip_bytes",
         "_strict",
         "begin",
+        "brings_more",
         "first_answer",
         "got_bytes",
         "is_first",
         "is_unverified",
         "might_be_over",
         "size_bytes",
+        "wanted_bytes",
     )  # fmt: skip
 
     first_answer: Mapping[str, Any]
     """The answer with which the body began; where the whole is asked for, with the length of that."""
     is_first: bool
     """Whether the last answer is that one."""
+    brings_more: bool
+    """Whether the last answer has bytes behind the end of the body: a store that ignores Range sends them."""
+    wanted_bytes: int | None
+    """How many bytes the whole body has to bring; None if nobody says it."""
 
     def __init__(
         self, request: Request, *, at_most_bytes: int | None = None, etag: str | None = None, strict: bool = False,
@@ -80,7 +86,9 @@ class Body:
         self._limit_bytes: int | None = None
         self._skip_bytes = self._before_bytes = self.begin = self.got_bytes = 0
         self.might_be_over = self.is_unverified = False
+        self.brings_more = False
         self.size_bytes: int | None = None
+        self.wanted_bytes = at_most_bytes
 
     def next_request(self) -> Request:
         """Return the request, or one for the rest of the body in the version that it began with."""
@@ -105,7 +113,9 @@ class Body:
                 # A later answer tells what the first did not.
                 self.first_answer = {**self.first_answer, "ContentLength": told.size}
                 self._end = span_of(self._asked, told).end
+                self._want()
             self._skip_bytes = bytes_before(told, self.begin + self.got_bytes)
+            self.brings_more = told.end is not None and self._end is not None and told.end > self._end
         except WrongRange as error:
             raise WrongRangeBody(error=error) from None
 
@@ -120,6 +130,7 @@ class Body:
             self.first_answer = {**answer, "ContentLength": span.end}
         self.begin, self._end, self.size_bytes = span.begin, span.end, told.size
         self._limit_bytes = span.limit_bytes
+        self._want()
         is_read_whole = told.begin == span.begin and told.end == span.end and self._is_wanted_whole()
         self._check = check if self._checks and is_read_whole else None
 
@@ -152,18 +163,20 @@ class Body:
         wanted = self.wanted_bytes
         return None if wanted is None else self._skip_bytes + wanted - self.got_bytes
 
-    @property
-    def wanted_bytes(self) -> int | None:
-        """How many bytes the whole body has to bring; None if nobody says it."""
+    def _want(self) -> None:
+        """Find how many bytes the whole body has to bring."""
         length_bytes = self._limit_bytes if self._end is None else max(0, self._end - self.begin)
-        if length_bytes is None or self._at_most_bytes is None:
-            return self._at_most_bytes if length_bytes is None else length_bytes
-        return min(length_bytes, self._at_most_bytes)
+        most = self._at_most_bytes
+        self.wanted_bytes = most if length_bytes is None else length_bytes if most is None else min(length_bytes, most)
 
     @property
     def has_progressed(self) -> bool:
         """Whether the last answer brought any byte that is kept."""
         return self.got_bytes > self._before_bytes
+
+    def keeps_some(self, error: Exception) -> bool:
+        """Whether any byte of the last answer is kept after it died of `error`: none if its checksum was another."""
+        return self.has_progressed and not isinstance(error, FlexibleChecksumError)
 
     def has_all(self) -> bool:
         """Say whether as many bytes came as the body is known to have."""
@@ -175,7 +188,8 @@ class Body:
 
         A proxy can end a body early and cleanly.
         """
-        self._compare()
+        if self._check is not None:
+            self._compare(*self._check)
         wanted = self.wanted_bytes
         if self._end is not None and wanted is not None:
             if self.got_bytes < wanted:
@@ -191,10 +205,9 @@ class Body:
         """Say whether all came that was asked for, of an object of unknown length."""
         return self._limit_bytes is not None and self.got_bytes >= self._limit_bytes
 
-    def _compare(self) -> None:
-        if self._check is None or self.is_first or (self._end is not None and not self.has_all()):
+    def _compare(self, checksum: Any, expected: bytes) -> None:
+        if self.is_first or (self._end is not None and not self.has_all()):
             return
-        checksum, expected = self._check
         if checksum.digest() != expected:
             raise DamagedBody(error_msg="the checksum of the body is not the one that the service says")
 

@@ -14,10 +14,10 @@ from resilient_io.aws import faults, hedged, privates
 from resilient_io.aws.body import Body, Changed, Request, Sink
 from resilient_io.aws.errors import StalledBody
 from resilient_io.classify.fault import FaultKind
-from resilient_io.control.stall import Meter
 from resilient_io.drive import stall
 from resilient_io.drive.operation import BodyHold, body_held, current
 from resilient_io.drive.runtime import runtime
+from resilient_io.drive.stall import Unwatched, Watch
 from resilient_io.errors import GaveUp
 from resilient_io.policy import Policy
 
@@ -45,33 +45,66 @@ async def read(
     """
     policy = policy_of(fs)
     body = Body(request, at_most_bytes=at_most_bytes, etag=etag, strict=policy.verify == "strict")
-    meter = stall.meter_of(policy)
     with body_held() as hold:
-        while True:
-            try:
-                raw = raw_errors or body.might_be_over
-                if policy.hedge and not body.is_begun():
-                    answer = await _raced(fs, body.next_request(), policy, hold, raw_errors=raw)
-                else:
-                    answer = await _answer(fs, body.next_request(), raw_errors=raw)
-            except ClientError as error:
-                if body.might_be_over and _status_of(error) == _NOT_THERE:
-                    break
-                raise
-            try:
-                if await _pour(body, answer, sink, meter, on_answer):
-                    break
-                continue
-            except Exception as error:
-                delay_s = _after_a_dead_body(hold, body, error)
-                if delay_s is None:
-                    raise
-                if body.died(error):
-                    sink.clear()
-            await runtime().clock.sleep_async(delay_s)
+        one = _Read(fs, body, sink, policy, hold, raw_errors, on_answer)
+        while not await one.step():
+            pass
         if body.is_unverified and hold.call is not None:
             hold.call.unverified()
     return body.first_answer
+
+
+class _Read:
+    """One body on its way into its sink: each step is a request and what comes of it."""
+
+    __slots__ = ("_body", "_fs", "_hold", "_on_answer", "_policy", "_raw_errors", "_sink")
+
+    def __init__(
+        self,
+        fs: Any,
+        body: Body,
+        sink: Sink,
+        policy: Policy,
+        hold: BodyHold,
+        raw_errors: bool,
+        on_answer: Callable[[Mapping[str, Any]], None] | None,
+    ) -> None:
+        self._fs = fs
+        self._body = body
+        self._sink = sink
+        self._policy = policy
+        self._hold = hold
+        self._raw_errors = raw_errors
+        self._on_answer = on_answer
+
+    async def step(self) -> bool:
+        """Ask for the body, or for the rest of it, and read what comes; say whether that is all."""
+        body = self._body
+        try:
+            answer = await self._ask()
+        except ClientError as error:
+            if body.might_be_over and _status_of(error) == _NOT_THERE:
+                return True
+            raise
+        try:
+            return await _pour(body, answer, self._sink, self._policy, self._on_answer)
+        except Exception as error:
+            delay_s = _after_a_dead_body(self._hold, body, error)
+            if delay_s is None:
+                raise
+            if body.died(error):
+                self._sink.clear()
+        await runtime().clock.sleep_async(delay_s)
+        return False
+
+    async def _ask(self) -> Mapping[str, Any]:
+        body, request = self._body, self._body.next_request()
+        raw_errors = self._raw_errors or body.might_be_over
+        if not self._policy.hedge or body.is_begun():
+            return await _answer(self._fs, request, raw_errors=raw_errors)
+        client = await self._fs.client_for(request["Bucket"])
+        ask = functools.partial(_answer, self._fs, request, raw_errors=raw_errors)
+        return await hedged.answer_or_whole(client, request, self._policy, self._hold, ask)
 
 
 def policy_of(fs: Any) -> Policy:
@@ -94,18 +127,11 @@ async def _answer(fs: Any, request: Request, *, raw_errors: bool) -> Mapping[str
         raise translate_boto_error(error) from error
 
 
-async def _raced(fs: Any, request: Request, policy: Policy, hold: BodyHold, *, raw_errors: bool) -> Mapping[str, Any]:
-    client = await fs.client_for(request["Bucket"])
-    return await hedged.answer_or_whole(
-        client, request, policy, hold, functools.partial(_answer, fs, request, raw_errors=raw_errors)
-    )
-
-
 async def _pour(
     body: Body,
     answer: Mapping[str, Any],
     sink: Sink,
-    meter: Meter,
+    policy: Policy,
     on_answer: Callable[[Mapping[str, Any]], None] | None,
 ) -> bool:
     """Read the body of `answer` to its end; say whether that is all. Raises what the body died of."""
@@ -114,21 +140,21 @@ async def _pour(
         body.accept(answer)
         if on_answer is not None:
             on_answer(body.first_answer if body.is_first else answer)
-        watch = stall.Watch(meter, getattr(privates.raw_of(stream), "content", None), stream.close)
+        watch = stall.watch(policy, privates.reader_of(privates.raw_of(stream)), stream.close)
         try:
             await _read_pieces(body, answer, sink, watch)
         except Exception as error:
             if watch.stalled:
-                raise StalledBody(error=stall.what(meter)) from error
+                raise StalledBody(error=stall.what(policy)) from error
             raise
         if watch.stalled and not body.has_all():
-            raise StalledBody(error=stall.what(meter))
+            raise StalledBody(error=stall.what(policy))
         return body.end()
     finally:
         stream.close()
 
 
-async def _read_pieces(body: Body, answer: Mapping[str, Any], sink: Sink, watch: stall.Watch) -> None:
+async def _read_pieces(body: Body, answer: Mapping[str, Any], sink: Sink, watch: Watch | Unwatched) -> None:
     """Read what comes as it comes: what is here when the body dies need not be asked for again."""
     stream, length_bytes, missing = answer["Body"], answer.get("ContentLength"), body.missing_bytes
     is_whole = length_bytes is None or missing is None or length_bytes <= missing
@@ -161,7 +187,7 @@ def _after_a_dead_body(hold: BodyHold, body: Body, error: Exception) -> float | 
     if verdict.kind in _OF_THE_SINK:
         return None
     hold.free()
-    if body.has_progressed:
+    if body.keeps_some(error):
         call.progressed()
     call.failed(verdict)
     delay_s = call.decide()

@@ -59,8 +59,8 @@ class Held:
 
     async def fill(self, policy: Policy) -> Held:
         """Read the body to its end, or to its death."""
-        meter, body = stall.meter_of(policy), self._body
-        watch = stall.Watch(meter, getattr(privates.raw_of(body), "content", None), body.close)
+        body = self._body
+        watch = stall.watch(policy, privates.reader_of(privates.raw_of(body)), body.close)
         try:
             piece = b"-"
             while piece and not watch.stalled:
@@ -72,7 +72,7 @@ class Held:
         finally:
             body.close()
         if watch.stalled:
-            self.error = StalledBody(error=stall.what(meter))
+            self.error = StalledBody(error=stall.what(policy))
         self._pieces.reverse()
         return self
 

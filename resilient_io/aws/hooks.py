@@ -33,6 +33,7 @@ from resilient_io.aws import (
     lost,
     privates,
     splice,
+    splice_aio,
     streams,
     timestamps,
     transfer,
@@ -289,9 +290,6 @@ def _hook_sync(done: Hardening) -> None:
             if call is not None and operation_name == "DeleteObjects":
                 answer = deleting.by_key(call, answer, api_params, make_api_call)
             answer = _checked(call, answer)
-            if call is None or not _is_body_for_the_caller(operation_name):
-                return answer
-            return splice.Spliced(client, call, api_params).begin(answer)
         except Exception as error:
             if call is None:
                 raise
@@ -313,6 +311,9 @@ def _hook_sync(done: Hardening) -> None:
             _call.reset(token)
             if call is not None:
                 call.close()
+        if call is None or not _is_body_for_the_caller(operation_name):
+            return answer
+        return splice.Spliced(client, call, api_params).begin(answer)
 
     def refusal_of(operation_name: str, api_params: Mapping[str, Any]) -> ClientError | None:
         try:
@@ -383,7 +384,7 @@ def _hook_async(done: Hardening) -> None:
         call = _begin(done, operation_name, api_params)
         if call is not None and call.policy.hedge and _is_body_for_the_caller(operation_name):
             answer, call = await hedged.answer_in_tasks(client, call, api_params)
-            return await splice.AioSpliced(client, call, api_params).begin(answer)
+            return await splice_aio.AioSpliced(client, call, api_params).begin(answer)
         written = lost.written_by(operation_name, api_params) if call is not None else None
         api_params = streams.from_here(api_params)
         token = _call.set(call)
@@ -392,9 +393,6 @@ def _hook_async(done: Hardening) -> None:
             if call is not None and operation_name == "DeleteObjects":
                 answer = await deleting.by_key_async(call, answer, api_params, make_api_call)
             answer = _checked(call, answer)
-            if call is None or not _is_body_for_the_caller(operation_name):
-                return answer
-            return await splice.AioSpliced(client, call, api_params).begin(answer)
         except Exception as error:
             if call is None:
                 raise
@@ -416,6 +414,9 @@ def _hook_async(done: Hardening) -> None:
             _call.reset(token)
             if call is not None:
                 call.close()
+        if call is None or not _is_body_for_the_caller(operation_name):
+            return answer
+        return await splice_aio.AioSpliced(client, call, api_params).begin(answer)
 
     async def refusal_of(operation_name: str, api_params: Mapping[str, Any]) -> ClientError | None:
         try:

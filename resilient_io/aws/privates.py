@@ -154,10 +154,21 @@ def checksum_of(body: Any) -> tuple[Any, bytes] | None:
     return (checksum, base64.b64decode(expected)) if checksum is not None and expected is not None else None
 
 
+def fresh_checksum_of(body: Any) -> tuple[Any, bytes] | None:
+    """Return a checksum of the same kind that has seen nothing, and what it must come to; None for no checked body."""
+    found = checksum_of(body)
+    return (type(found[0])(), found[1]) if found is not None else None
+
+
 def raw_of(body: Any) -> Any:
     """Return the answer of urllib3 or aiohttp below a StreamingBody."""
     # aiobotocore's bodies were proxies once.
     return body._raw_stream if hasattr(body, "_raw_stream") else body.__wrapped__
+
+
+def reader_of(raw: Any) -> Any:
+    """Return aiohttp's StreamReader of an answer; None for one of httpx, whose `content` is what has been read."""
+    return None if isinstance(getattr(type(raw), "content", None), property) else getattr(raw, "content", None)
 
 
 def put_raw(body: Any, raw: Any) -> None:

@@ -47,7 +47,7 @@ class Part(Protocol):
         """Return what is raised for the error that ends the body."""
 
 
-class _Splice:
+class Splice:
     """What the sync and the async form share: one body over its answers."""
 
     def __init__(self, client: Any, call: Call, request: Request, part: Part | None = None) -> None:
@@ -56,20 +56,20 @@ class _Splice:
         self._part = part
         self._hold = part.hold if part is not None else BodyHold(machine=call.machine, call=call)
         self._body = Body(request, strict=call.policy.verify == "strict", checks=False)
-        self._meter = stall.meter_of(call.policy)
         self._raw: Any = None
         self._is_over = False
+        self._error: Exception | None = None
 
     def __getattr__(self, name: str) -> Any:
         # What else the callers of urllib3 and aiohttp know.
         return getattr(self.__dict__["_raw"], name)
 
-    def _take(self, answer: Mapping[str, Any]) -> None:
+    def take_on(self, answer: Mapping[str, Any]) -> None:
         """Read on in this answer. Raises what is wrong with it."""
         self._raw = privates.raw_of(answer["Body"])
         self._body.accept(answer)
 
-    def _handed_on(self, answer: dict[str, Any]) -> dict[str, Any]:
+    def handed_on(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return the answer with this body in it, and with the length of what it will bring."""
         body = self._body
         if body.is_unverified:
@@ -78,19 +78,20 @@ class _Splice:
         if length_bytes is None or length_bytes == answer.get("ContentLength"):
             privates.put_raw(answer["Body"], self)
             return answer
-        answer["Body"] = self._new_body(length_bytes)
+        answer["Body"] = self.new_body(length_bytes)
         answer["ContentLength"] = length_bytes
         answer["ContentRange"] = f"bytes {body.begin}-{body.begin + length_bytes - 1}/{size_bytes or '*'}"
         return answer
 
-    def _new_body(self, length_bytes: int) -> Any:
+    def new_body(self, length_bytes: int) -> Any:
+        """Return a StreamingBody that reads from this one, for an answer whose own has another length."""
         return StreamingBody(self, length_bytes)  # type: ignore[arg-type]  # the sync form is a file
 
-    def _ended(self) -> bool:
+    def ended(self) -> bool:
         """Say at the end of an answer whether the body is over; if not, what follows is asked for."""
         self._is_over = self._body.end()
         if self._is_over:
-            self._raw.close()  # a store that ignores Range sends more than is read
+            self._raw.close()
         self._release()
         return self._is_over
 
@@ -99,7 +100,7 @@ class _Splice:
         if self._part is not None:
             self._part.over()
 
-    def _died(self, error: Exception) -> float:
+    def died(self, error: Exception) -> float:
         """Return the delay before the rest is asked for; raise if there are no attempts left for it."""
         call = self._call
         self._release()
@@ -126,16 +127,17 @@ class _Splice:
             raise error
         raise seen from error
 
-    def _refused(self, error: ClientError) -> None:
+    def refused(self, error: ClientError) -> None:
         """Deal with the refusal of the rest: there is none, it is of another version, or it is not to be had."""
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         if status == _NOT_THERE and self._body.might_be_over:
             self._is_over = True
             return
         self._is_over = True
-        raise (self._replaced(error.response) if status == _CHANGED else error) from error
+        raise (self.replaced(error.response) if status == _CHANGED else error) from error
 
-    def _replaced(self, response: Any = None) -> ObjectReplaced:
+    def replaced(self, response: Any = None) -> ObjectReplaced:
+        """Return the error for an object that is another one now."""
         self._is_over = True
         return ObjectReplaced(response, place=self._call.place)
 
@@ -149,23 +151,20 @@ def _as_botocore_says(error: Exception) -> Exception:
     return ResponseStreamingError(error=error) if isinstance(error, ProtocolError) else error
 
 
-# -- sync --------------------------------------------------------------------------------------------
-
-
-class Spliced(_Splice, io.RawIOBase):
+class Spliced(Splice, io.RawIOBase):
     """Stands where a StreamingBody of botocore has its answer of urllib3."""
 
     def begin(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to hand on; one that is not what was asked for is asked for again."""
         while True:
             try:
-                self._take(answer)
-                self._reader = stall.Reader(self._raw, self._meter)
-                return self._handed_on(answer)
+                self.take_on(answer)
+                self._reader = stall.Reader(self._raw, self._call.policy)
+                return self.handed_on(answer)
             except Changed:
-                raise self._replaced() from None
+                raise self.replaced() from None
             except Exception as error:
-                delay_s = self._died(error)
+                delay_s = self.died(error)
             runtime().clock.sleep(delay_s)
             answer = self._ask()
 
@@ -220,21 +219,33 @@ class Spliced(_Splice, io.RawIOBase):
         super().close()
 
     def _next(self, at_most_bytes: int) -> bytes:
-        """Return the next piece, b"" at the end; a body that dies is asked for again from there."""
+        """Return the next piece, b"" at the end; what ended the body ends every read after it."""
+        if self._error is not None:
+            raise self._error
+        try:
+            return self._next_piece(at_most_bytes)
+        except Exception as error:
+            self._error = error
+            raise
+
+    def _next_piece(self, at_most_bytes: int) -> bytes:
+        """Return the next piece; a body that dies is asked for again from there."""
         while not self._is_over:
             try:
                 missing = self._body.missing_bytes
                 piece = b"" if missing == 0 else self._reader.read(min(at_most_bytes, missing or at_most_bytes))
                 fresh = self._body.take(piece)
                 if fresh:
+                    if self._body.brings_more and self._body.has_all():
+                        self._raw.close()  # perhaps nobody asks for the end
                     return fresh
                 if piece:
                     continue
-                if self._ended():
+                if self.ended():
                     break
                 delay_s = 0.0
             except Exception as error:
-                delay_s = self._died(error)
+                delay_s = self.died(error)
             self._go_on(delay_s)
         return b""
 
@@ -245,16 +256,16 @@ class Spliced(_Splice, io.RawIOBase):
             try:
                 answer = self._ask()
             except ClientError as error:
-                self._refused(error)
+                self.refused(error)
                 return
             try:
-                self._take(answer)
-                self._reader = stall.Reader(self._raw, self._meter)
+                self.take_on(answer)
+                self._reader = stall.Reader(self._raw, self._call.policy)
                 return
             except Changed:
-                raise self._replaced() from None
+                raise self.replaced() from None
             except Exception as error:
-                delay_s = self._died(error)
+                delay_s = self.died(error)
 
     def _ask(self) -> dict[str, Any]:
         try:
@@ -272,113 +283,3 @@ class Spliced(_Splice, io.RawIOBase):
                 permit, hold.permit = hold.permit, None
         hold.permit = permit
         return answer
-
-
-# -- async -------------------------------------------------------------------------------------------
-
-
-class AioSpliced(_Splice):
-    """Stands where a StreamingBody of aiobotocore has its answer of aiohttp, and that its content."""
-
-    async def begin(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to hand on; one that is not what was asked for is asked for again."""
-        while True:
-            try:
-                self._take(answer)
-                self._watch = self._new_watch()
-                return self._handed_on(answer)
-            except Changed:
-                raise self._replaced() from None
-            except Exception as error:
-                delay_s = self._died(error)
-            await runtime().clock.sleep_async(delay_s)
-            answer = await self._ask()
-
-    def _new_body(self, length_bytes: int) -> Any:
-        from aiobotocore.response import StreamingBody as AioStreamingBody
-
-        return AioStreamingBody(self, length_bytes)
-
-    def _new_watch(self) -> stall.Watch:
-        return stall.Watch(self._meter, getattr(self._raw, "content", None), self._raw.close)
-
-    @property
-    def content(self) -> AioSpliced:
-        """What aiobotocore reads from."""
-        return self
-
-    def at_eof(self) -> bool:
-        """Say whether nothing is left."""
-        return self._is_over
-
-    async def read(self, n: int = -1) -> bytes:
-        """Return what comes next, at most `n` bytes; all that is left for -1."""
-        if n >= 0:
-            return await self._next(n) if n else b""
-        pieces = []
-        while piece := await self._next(_PIECE_BYTES):
-            pieces.append(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    def close(self) -> None:
-        """Close the answer; nothing is read after that."""
-        self._is_over = True
-        self._raw.close()
-
-    async def _next(self, at_most_bytes: int) -> bytes:
-        while not self._is_over:
-            try:
-                piece = await self._piece(at_most_bytes)
-                fresh = self._body.take(piece)
-                if fresh:
-                    return fresh
-                if piece:
-                    continue
-                if self._ended():
-                    break
-                delay_s = 0.0
-            except Exception as error:
-                delay_s = self._died(error)
-            await self._go_on(delay_s)
-        return b""
-
-    async def _piece(self, at_most_bytes: int) -> bytes:
-        missing, watch = self._body.missing_bytes, self._watch
-        if missing == 0:
-            return b""
-        try:
-            if watch.stalled:
-                raise StalledBody(error=stall.what(self._meter))
-            with watch:
-                piece: bytes = await self._raw.content.read(min(at_most_bytes, missing or at_most_bytes))
-            return piece
-        except Exception as error:
-            if watch.stalled and not isinstance(error, StalledBody):
-                raise StalledBody(error=stall.what(self._meter)) from error
-            raise
-
-    async def _go_on(self, delay_s: float) -> None:
-        while True:
-            await runtime().clock.sleep_async(delay_s)
-            try:
-                answer = await self._ask()
-            except ClientError as error:
-                self._refused(error)
-                return
-            try:
-                self._take(answer)
-                self._watch = self._new_watch()
-                return
-            except Changed:
-                raise self._replaced() from None
-            except Exception as error:
-                delay_s = self._died(error)
-
-    async def _ask(self) -> dict[str, Any]:
-        try:
-            with made_current(self._call.operation), self._hold:
-                answer: dict[str, Any] = await self._client.get_object(**self._body.next_request())
-                return answer
-        except BaseException:
-            self._is_over = True
-            raise

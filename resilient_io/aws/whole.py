@@ -8,7 +8,6 @@ from typing import Any
 from resilient_io.aws import privates
 from resilient_io.aws.body import Changed, Request
 from resilient_io.aws.errors import DamagedBody
-from resilient_io.aws.get import policy_of
 from resilient_io.aws.get import read as _read
 from resilient_io.control.ranges import Span, blocks
 from resilient_io.drive.beside import Beside
@@ -32,8 +31,8 @@ async def read_to_file(
 
 
 async def _read_whole(fs: Any, request: Request, landing: Landing, block_bytes: int, side_by_side: int) -> None:
-    def read() -> Awaitable[None]:
-        return _Whole(fs, request, landing, block_bytes, side_by_side).read()
+    def read(in_one_piece: bool) -> Awaitable[None]:
+        return _Whole(fs, request, landing, block_bytes, 1 if in_one_piece else side_by_side).read()
 
     await again_if_damaged(read, operation="GetObject", path=f"s3://{request['Bucket']}/{request['Key']}")
 
@@ -113,15 +112,14 @@ class _Whole:
         self._answer, size_bytes = answer, _size_of(answer)
         self._landing.begin(size_bytes)
         if size_bytes is not None and self._at_most_bytes is not None and size_bytes > self._at_most_bytes:
-            self._check = privates.checksum_of(answer["Body"])
+            self._check = privates.fresh_checksum_of(answer["Body"])
             self._beside.begin(self._read_rest(answer, self._at_most_bytes, size_bytes))
 
     async def _compare(self) -> None:
-        """Compare the checksum of the whole, if it has one, under `verify="strict"`: that takes a second look at it."""
-        if self._check is None or policy_of(self._fs).verify != "strict":
+        """Compare the checksum of the whole, if the service gave one: no range carries it."""
+        if self._check is None:
             return
-        running, expected = self._check
-        if not await is_sound(self._landing, type(running)(), expected):
+        if not await is_sound(self._landing, *self._check):
             self._landing.forget(0, _size_of(self._answer or {}) or 0)
             raise DamagedBody(error_msg="the checksum of the whole object is not the one that the service says")
 

@@ -57,7 +57,7 @@ class _Stream:
         asked = asked_for(exchange.request.http_request.headers)
         self._told = exchange.told
         self._extent = Extent(self._http, asked, self._told, strict=policy.verify == "strict")
-        self._meter = stall.meter_of(policy)
+        self._policy = policy
         self._is_accepted = self._is_told = False
         self._pieces: list[bytes] = []
         self._over = False
@@ -183,7 +183,7 @@ class Stream(_Stream):
         raw = getattr(getattr(self._http, "internal_response", None), "raw", None)
         # An encoded body is decoded by what the SDK reads through, which waits for whole blocks.
         plain = raw is not None and hasattr(raw, "read") and not self._extent.begins_anew
-        self._reader = stall.Reader(raw, self._meter) if plain else None
+        self._reader = stall.Reader(raw, self._policy) if plain else None
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -260,7 +260,7 @@ class AsyncStream(_Stream):
 
     def _begin_reading(self) -> None:
         internal = getattr(self._http, "internal_response", None)
-        self._watch = stall.Watch(self._meter, getattr(internal, "content", None), functools.partial(drop, self._http))
+        self._watch = stall.watch(self._policy, getattr(internal, "content", None), functools.partial(drop, self._http))
 
     def __aiter__(self) -> AsyncStream:
         return self
@@ -315,13 +315,13 @@ class AsyncStream(_Stream):
             return None
         try:
             if watch.stalled:
-                raise errors.StalledBody(stall.what(self._meter))
+                raise errors.StalledBody(stall.what(self._policy))
             with watch:
                 piece: bytes | None = await anext(self._inner, None)
             return piece
         except Exception as error:
             if watch.stalled and not isinstance(error, errors.StalledBody):
-                raise errors.StalledBody(stall.what(self._meter)) from error
+                raise errors.StalledBody(stall.what(self._policy)) from error
             raise
 
     async def _ask(self, delay_s: float) -> None:

@@ -97,6 +97,8 @@ class Exchange:
                 # An attempt whose answer was lost did it, or it was so before: what was asked for is the case.
                 http_response.status_code = status
                 return True
+        if self.is_streamed and http_response.status_code < 300:
+            drop(http_response)  # nobody reads it
         self._failed(verdict)
         return False
 
@@ -112,13 +114,8 @@ class Exchange:
         return False
 
     def _verdict_of(self, http_response: Any) -> Verdict | None:
-        if self.is_streamed and http_response.status_code < 300 and self.target.operation == "GetBlob":
-            wrong = faults.verdict_of_blob(http_response)
-            if wrong is not None:
-                drop(http_response)
-                return wrong
-            if self.has_md5:
-                return faults.DAMAGED if faults.is_damaged(http_response) else None
+        if self.is_streamed and http_response.status_code < 300 and self.has_md5:
+            return faults.DAMAGED if faults.is_damaged(http_response) else None
         verdict = faults.verdict_of_answer(http_response, self.call.judged_as, lost_answer=self.call.lost_answer)
         if verdict is not None and verdict.kind is FaultKind.NOT_FOUND and self._may_ask_elsewhere(_SECONDARY):
             return faults.absent_at_secondary(verdict)
@@ -292,13 +289,13 @@ class Exchange:
             headers["If-Match"] = etag
         return self._anew(type(http)(http.method, http.url, headers=headers))
 
-    def again(self) -> PipelineRequest[Any]:
-        """Return the request once more; not yet signed."""
+    def again(self, *, counts: bool = False) -> PipelineRequest[Any]:
+        """Return the request once more, not yet signed; its answer `counts` for the SDK if it is not part of a body."""
         http = self.request.http_request
-        return self._anew(type(http)(http.method, http.url, headers=self.headers))
+        return self._anew(type(http)(http.method, http.url, headers=self.headers), () if counts else _COUNTING)
 
-    def _anew(self, http: Any) -> PipelineRequest[Any]:
-        options = {name: value for name, value in self.options.items() if name not in _COUNTING}
+    def _anew(self, http: Any, without: Collection[str] = _COUNTING) -> PipelineRequest[Any]:
+        options = {name: value for name, value in self.options.items() if name not in without}
         return PipelineRequest(http, PipelineContext(self.request.context.transport, **options))
 
     def part(self, request: PipelineRequest[Any]) -> Exchange:

@@ -108,14 +108,6 @@ def plain_verdict(judged_as: str, code: str, verdict: Verdict | None) -> Verdict
     return judge(fault, minds_echoes=True)
 
 
-def verdict_of_blob(http_response: Any) -> Verdict | None:
-    """Return what is wrong with an answer that says success and has no ETag: a service sends one with each blob."""
-    if "ETag" in http_response.headers:
-        return None
-    fault = judge_answer(operation="GetBlob", status=http_response.status_code, headers=dict(http_response.headers))
-    return judge(fault) if fault is not None else None
-
-
 def _verdict_of_list(http_response: Any, judged_as: str) -> Verdict | None:
     """Return what is wrong with a listing that says success: one that is empty or cut would pass for few blobs."""
     body: bytes = http_response.body() or b""

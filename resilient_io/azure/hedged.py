@@ -35,7 +35,7 @@ class _Came:
 
 
 def is_hedged(exchange: Exchange) -> bool:
-    """Say whether a request is a read that may be sent twice; hooks of the caller would see both answers."""
+    """Say whether a request is a read that may be sent twice."""
     policy, operation = exchange.call.policy, exchange.call.operation
     if not policy.hedge or operation.is_hedge or exchange.target.operation != "GetBlob":
         return False
@@ -97,7 +97,7 @@ class _Race:
 
 def _second(exchange: Exchange, overlay: Mapping[str, object]) -> Exchange:
     with second_request(runtime(), exchange.call.policy):
-        other = begin(exchange.again(), overlay)
+        other = begin(exchange.again(counts=True), overlay)
     assert other is not None  # the policy is in force: the first request went by it
     return other
 

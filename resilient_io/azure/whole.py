@@ -64,7 +64,7 @@ class Source:
 async def read_blob(source: Source, landing: Landing) -> None:
     """Read a whole blob: its beginning, and beside it the rest of a large one. Raises ResourceModifiedError."""
     path = f"{source.client.container_name}/{source.client.blob_name}"
-    await again_if_damaged(lambda: _Whole(source, landing).read(), operation="GetBlob", path=path)
+    await again_if_damaged(lambda _: _Whole(source, landing).read(), operation="GetBlob", path=path)
 
 
 async def read_span(source: Source, span: Span, known: bytes, etag: str | None) -> bytes:

@@ -8,7 +8,7 @@ for all: at a load of 0.97 hedging without a budget drove refusals from 0 to 24 
 from __future__ import annotations
 
 import math
-from collections import deque
+from array import array
 from collections.abc import MutableSequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -36,15 +36,21 @@ QUIET_S: Final = 60.0
 class Hedging:
     """What a scope knows for its hedged reads; not thread-safe."""
 
-    answers_s: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_ANSWERS))
+    # An array, because there may be thousands of scopes: a number takes 8 bytes in it.
+    answers_s: array[float] = field(default_factory=lambda: array("d"))
     tokens: MutableSequence[float] = field(default_factory=lambda: budget.fresh(BURST))
     quiet_until: float = -math.inf
     _found_s: float = math.inf
     _unseen: int = 0
+    _oldest: int = 0
 
     def answered(self, latency_s: float) -> None:
         """Note how long an answer took, or had taken when it was given up for the other one."""
-        self.answers_s.append(latency_s)
+        if len(self.answers_s) < KEPT_ANSWERS:
+            self.answers_s.append(latency_s)
+        else:
+            self.answers_s[self._oldest] = latency_s
+            self._oldest = (self._oldest + 1) % KEPT_ANSWERS
         self._unseen += 1
 
     def limited_at(self, at: float) -> None:
@@ -65,6 +71,6 @@ class Hedging:
         return now >= self.quiet_until and budget.withdraw(self.tokens)
 
 
-def _quantile(values: deque[float]) -> float:
+def _quantile(values: array[float]) -> float:
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, math.ceil(QUANTILE * len(ordered)) - 1)]

@@ -321,13 +321,16 @@ class Call:
         assert self.give_up is not None
         gave_up = GaveUp(self.give_up, error)
         if not self.operation.is_hedge:
-            _log.warning("gave up: %s", gave_up)
-        if events.listening() and not self.operation.is_hedge:
-            now, scope = self._runtime.clock.now(), str(self.path)
-            events.emit(events.OperationGaveUp(at_s=now, scope=scope, operation=self.name, record=self.give_up))
+            self._tell(gave_up)
         # Last: other threads of the operation stop at what they find there, and their errors are poorer.
         self.operation.ledger.append(gave_up)
         return gave_up
+
+    def _tell(self, gave_up: GaveUp) -> None:
+        _log.warning("gave up: %s", gave_up)
+        if events.listening():
+            now, scope = self._runtime.clock.now(), str(self.path)
+            events.emit(events.OperationGaveUp(at_s=now, scope=scope, operation=self.name, record=gave_up.record))
 
     # -- a write whose answer was lost -------------------------------------------------------------
 

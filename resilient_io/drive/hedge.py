@@ -255,30 +255,34 @@ def first_of_threads(
     race: _Race[T] = _Race(drop)
     winner: _Runner[T] | None = None
     try:
-        primary = _Runner(race, first)
-        runners: list[_Runner[Any]] = [primary]
-        failed = 0
+        runners = [_Runner(race, first)]
         came = _next(race, hedge.delay_s)
-        if came is None:
-            if hedge.take():
-                runners.append(_Runner(race, second))
-            came = _next(race, None)
-        while came is not None and not came.is_good(is_good) and failed + 1 < len(runners):
-            failed += 1
-            came = _next(race, None)
-        assert came is not None
-        winner = came if came.is_good(is_good) else primary
+        if came is None and hedge.take():
+            runners.append(_Runner(race, second))
+        winner = _first_good(race, runners, came, is_good)
         if winner.is_good(is_good):
             hedge.answered()
         elif winner.error is not None:
             hedge.failed()
         if len(runners) > 1:
-            hedge.decided(won=winner is not primary)
+            hedge.decided(won=winner is runners[1])
         if winner.error is not None:
             raise winner.error
         return winner.answer[0]
     finally:
         race.end(winner)
+
+
+def _first_good(
+    race: _Race[T], runners: list[_Runner[T]], came: _Runner[T] | None, is_good: Callable[[T], bool]
+) -> _Runner[T]:
+    """Return the runner with the first good answer; the first request where neither has one."""
+    for _ in runners:
+        came = came or _next(race, None)
+        if came is not None and came.is_good(is_good):
+            return came
+        came = None
+    return runners[0]
 
 
 def _next(race: _Race[T], timeout_s: float | None) -> _Runner[T] | None:

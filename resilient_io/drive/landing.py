@@ -31,6 +31,13 @@ class Landing(Protocol):
         """Call `take` with all bytes, in their order, a piece at a time; from another thread while nothing is put."""
 
 
+class Whole(Landing, Protocol):
+    """A landing that can be read back, to compare the checksum of what came in any order."""
+
+    def read_back(self) -> Iterator[bytes | memoryview]:
+        """Yield all that landed, in order; nothing where it cannot be read. From any thread, while nothing is put."""
+
+
 class Memory:
     """Bytes in one allocation of the object's size, handed out without another copy."""
 

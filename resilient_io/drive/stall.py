@@ -24,9 +24,9 @@ def meter_of(policy: Policy) -> Meter:
     return Meter(policy.min_throughput_bytes_per_s, policy.stall_window_s)
 
 
-def what(meter: Meter) -> str:
+def what(policy: Policy) -> str:
     """Return what is said of a body that stalled."""
-    return f"the body stalled: too few bytes in {meter.window_s:g} s"
+    return f"the body stalled: too few bytes in {policy.stall_window_s:g} s"
 
 
 class Reader:
@@ -36,21 +36,22 @@ class Reader:
     those of the machine, as the socket's timeouts are.
     """
 
-    __slots__ = ("_at_most_bytes", "_is_slow", "_meter", "_read")
+    __slots__ = ("_at_most_bytes", "_is_slow", "_meter", "_policy", "_read")
 
-    def __init__(self, raw: Any, meter: Meter) -> None:
-        self._meter = meter
+    def __init__(self, raw: Any, policy: Policy) -> None:
+        self._policy = policy
+        self._meter = meter_of(policy)
         self._is_slow = False
         read_as_it_comes = getattr(raw, "read1", None)  # urllib3 before 2 has none
         self._read: Callable[[int], bytes] = read_as_it_comes or raw.read
         self._at_most_bytes = _READ_BYTES if read_as_it_comes is not None else _BLOCKING_READ_BYTES
-        if not meter.is_off:
-            _limit_silence(raw, meter.window_s)
+        if not self._meter.is_off:
+            _limit_silence(raw, policy.stall_window_s)
 
     def read(self, at_most_bytes: int) -> bytes:
         """Return what comes next, b"" at the end. Raises Stalled."""
         if self._is_slow:
-            raise Stalled(what(self._meter))
+            raise Stalled(what(self._policy))
         began_at = monotonic()
         piece = self._read(min(at_most_bytes, self._at_most_bytes))
         self._is_slow = self._meter.is_stalled(monotonic() - began_at, len(piece))
@@ -67,8 +68,36 @@ def _limit_silence(raw: Any, window_s: float) -> None:
             sock.settimeout(window_s)
 
 
+class Unwatched:
+    """What stands for a watch of a body that is here, or that may take as long as it likes."""
+
+    __slots__ = ()
+
+    stalled = False
+
+    def __enter__(self) -> Unwatched:
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        pass
+
+
+_UNWATCHED: Final = Unwatched()
+
+
+def watch(policy: Policy, content: Any, end: Callable[[], object]) -> Watch | Unwatched:
+    """Return what watches a body of aiohttp, given its StreamReader; nothing where all of it has come already.
+
+    `end` is called if it stalls.
+    """
+    # `total_bytes` and `is_eof` are public; a body of another library has neither.
+    if policy.min_throughput_bytes_per_s <= 0 or not hasattr(content, "total_bytes") or content.is_eof():
+        return _UNWATCHED
+    return Watch(policy, content, end)
+
+
 class Watch:
-    """Watches one body of aiohttp while a task waits for it: `with watch: await ...`; `end` is called if it stalls.
+    """Watches one body of aiohttp while a task waits for it: `with watch: await ...`; see `watch`.
 
     Then the wait fails with what the SDK makes of a connection that was closed, and `stalled` says why. It costs a
     timer for each wait, and nothing where the body is there already.
@@ -76,10 +105,9 @@ class Watch:
 
     __slots__ = ("_began_at", "_content", "_end", "_handle", "_loop", "_meter", "_seen_bytes", "stalled")
 
-    def __init__(self, meter: Meter, content: Any, end: Callable[[], object]) -> None:
-        self._meter = meter
-        # aiohttp's StreamReader: `total_bytes` and `is_eof` are public.
-        self._content = content if hasattr(content, "total_bytes") and not meter.is_off else None
+    def __init__(self, policy: Policy, content: Any, end: Callable[[], object]) -> None:
+        self._meter = meter_of(policy)
+        self._content = content
         self._end = end
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handle: asyncio.TimerHandle | None = None
@@ -89,7 +117,7 @@ class Watch:
 
     def __enter__(self) -> Watch:
         content = self._content
-        if content is not None and not content.is_eof():
+        if not content.is_eof():
             loop = self._loop
             if loop is None:
                 loop = self._loop = asyncio.get_running_loop()
@@ -120,7 +148,7 @@ class Watch:
         self._handle = loop.call_later(max(0.001, self._meter.left_s), self._look)
 
     def _is_stalled(self, now: float) -> bool:
-        came_bytes = self._content.total_bytes  # type: ignore[union-attr]  # with a timer there is content
+        came_bytes = self._content.total_bytes
         got_bytes, self._seen_bytes = came_bytes - self._seen_bytes, came_bytes
         return self._meter.is_stalled(now - self._began_at, got_bytes)
 

@@ -30,14 +30,16 @@ async def is_sound(landing: Landing, checksum: Checksum, expected: bytes) -> boo
     return checksum.digest() == expected
 
 
-async def again_if_damaged(read: Callable[[], Awaitable[None]], *, operation: str, path: str) -> None:
+async def again_if_damaged(read: Callable[[bool], Awaitable[None]], *, operation: str, path: str) -> None:
     """Read an object, and once more if its checksum was another: nobody can tell which range it was.
+
+    `read` is told whether it is that once more: in one piece, where the SDK compares as it reads, if it can be had so.
 
     Raises RetriesExhausted the second time.
     """
     for number in range(1, _READS + 1):
         try:
-            await read()
+            await read(number > 1)
             return
         except Damaged as error:
             if number == _READS:

@@ -30,6 +30,8 @@ POLICY: dict[str, object] = {"backoff_base_s": 0.001, "backoff_cap_s": 0.01, "ma
 DATA = random.Random(9).randbytes(100_000)
 KEY = base64.b64encode(b"key").decode()
 MODES = ["sync", "aio", "adlfs"]
+# After so long a second request is sent: a busy machine answers sooner.
+LATE_S = 0.1
 Read = Callable[..., bytes]
 
 
@@ -94,7 +96,7 @@ def read(running: tuple[OddStore, Clients], store: OddStore, mode: str) -> Read:
         if lane.path.op_class == "read":
             assert lane.leaf.hedging is not None
             for _ in range(hedge.LEAST_ANSWERS):
-                lane.leaf.hedging.answered(0.001)
+                lane.leaf.hedging.answered(LATE_S)
     store.begin_anew(DATA)
     return call
 
@@ -128,14 +130,14 @@ def test_a_late_answer_is_not_waited_for(store: OddStore, read: Read, idle: Call
 
 
 def test_a_first_answer_that_is_sooner_wins(store: OddStore, read: Read) -> None:
-    store.how = lambda ask: late(store, 0.1 if ask.number == 1 else 0.4, 1, 2)(ask)
+    store.how = lambda ask: late(store, 0.2 if ask.number == 1 else 0.6, 1, 2)(ask)
     assert read() == DATA
     assert hedges() == (1, 0)
 
 
 def test_a_second_request_that_fails_fails_nothing(store: OddStore, read: Read) -> None:
     def how(ask: Ask) -> Reply | None:
-        late(store, 0.1, 1)(ask)
+        late(store, 0.3, 1)(ask)
         busy = {"Content-Length": "0", "x-ms-error-code": "ServerBusy"}
         return Reply(status=503, headers=dict(busy)) if ask.number == 2 else None
 
@@ -147,8 +149,8 @@ def test_a_second_request_that_fails_fails_nothing(store: OddStore, read: Read) 
 
 def test_a_first_request_that_fails_leaves_the_second_one(store: OddStore, read: Read) -> None:
     def how(ask: Ask) -> Reply | None:
-        late(store, 0.05, 1)(ask)
-        late(store, 0.3, 2)(ask)
+        late(store, 0.2, 1)(ask)
+        late(store, 0.4, 2)(ask)
         gone = {"Content-Length": "0", "x-ms-error-code": "InternalError"}
         return None if ask.number == 2 else Reply(status=500, headers=dict(gone))
 
@@ -159,7 +161,7 @@ def test_a_first_request_that_fails_leaves_the_second_one(store: OddStore, read:
 
 def test_the_winner_s_body_goes_on_where_it_dies(store: OddStore, read: Read, mode: str) -> None:
     def how(ask: Ask) -> Reply | None:
-        late(store, 0.2, 1)(ask)
+        late(store, 0.4, 1)(ask)
         reply = store.sound(ask)
         if 1 < ask.number < 4:
             reply.pieces = [DATA[ask.first : ask.first + 1000]]
@@ -170,7 +172,7 @@ def test_the_winner_s_body_goes_on_where_it_dies(store: OddStore, read: Read, mo
 
 
 def test_off_unless_asked(store: OddStore, read: Read) -> None:
-    store.how = late(store, 0.05, 1)
+    store.how = late(store, 0.2, 1)
     assert read(hedge=False) == DATA
     assert len(store.asks) == 1
 
@@ -178,7 +180,7 @@ def test_off_unless_asked(store: OddStore, read: Read) -> None:
 def test_a_limited_scope_hedges_nothing(store: OddStore, read: Read) -> None:
     def how(ask: Ask) -> Reply | None:
         busy = {"Content-Length": "0", "x-ms-error-code": "ServerBusy"}
-        return Reply(status=503, headers=dict(busy)) if ask.number == 1 else late(store, 0.05, 2, 3)(ask)
+        return Reply(status=503, headers=dict(busy)) if ask.number == 1 else late(store, 0.2, 2, 3)(ask)
 
     store.how = how
     assert read() == read() == DATA

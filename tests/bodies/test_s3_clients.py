@@ -161,6 +161,23 @@ def test_a_body_that_never_comes_costs_what_the_policy_says(store: OddStore, rea
     assert classify(raised.value).retryable is False
 
 
+def test_a_body_that_failed_does_not_pass_for_one_that_is_over(
+    store: OddStore, running: tuple[OddStore, Clients]
+) -> None:
+    def how(ask: Ask) -> Reply:
+        reply = store.sound(ask)
+        reply.headers["Content-Length"] = None if ask.number == 1 else "1000"
+        reply.pieces = [DATA[:1000]] if ask.number == 1 else []
+        return reply
+
+    store.how = how
+    body = rio.harden(running[1]._sync, POLICY).get_object(**WHERE)["Body"]
+    assert body.read(1000) == DATA[:1000]
+    for _ in range(2):
+        with pytest.raises(BotoCoreError):
+            body.read(10)
+
+
 @each_range
 def test_the_wrong_range_is_not_data(store: OddStore, read: Read, asked: str) -> None:
     store.how = lambda ask: told(store, 7, 1007) if ask.number == 1 else None

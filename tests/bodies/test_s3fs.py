@@ -206,6 +206,31 @@ def test_a_spliced_body_is_not_spared_the_checksum(store: OddStore, algorithm: s
     assert store.ranges == [(0, 300_000), (200_000, 300_000), (0, 300_000)], "nothing of a damaged body is kept"
 
 
+@pytest.mark.parametrize("read", ["whole", "local"])
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_an_object_in_parallel_ranges_is_not_spared_the_checksum(
+    store: OddStore, read: str, is_damaged: bool, tmp_path: Path
+) -> None:
+    crc32 = base64.b64encode(zlib.crc32(DATA).to_bytes(4, "big")).decode()
+    damaged = bytearray(DATA)
+    damaged[250_000] ^= is_damaged
+
+    def how(ask: Ask) -> Reply:
+        reply = store.sound(ask, **({} if ask.is_range else {"x-amz-checksum-crc32": crc32}))
+        if ask.is_range:
+            reply.pieces = [bytes(damaged[ask.first : ask.end])]
+        return reply
+
+    store.how = how
+    fs, local = filesystem(store), tmp_path / "local"
+    if read == "whole":
+        assert fs.cat_file(PATH, chunksize=100_000) == DATA
+    else:
+        fs.get_file(PATH, str(local), chunksize=100_000)
+        assert local.read_bytes() == DATA
+    assert len(store.asks) == (4 if is_damaged else 3)
+
+
 # -- progress and stalls -----------------------------------------------------------------------------
 
 
@@ -261,3 +286,12 @@ def test_a_replaced_object_is_not_joined(store: OddStore) -> None:
     store.how = how
     with pytest.raises(ObjectChanged):
         filesystem(store).cat_file(PATH)
+
+
+def test_a_body_whose_checksum_is_always_another_is_not_read_for_ever(store: OddStore) -> None:
+    """All of its bytes come each time, and none of them is kept: that is no progress."""
+    wrong = base64.b64encode(zlib.crc32(b"other").to_bytes(4, "big")).decode()
+    store.how = lambda ask: store.sound(ask, **{"x-amz-checksum-crc32": wrong})
+    with pytest.raises(RetriesExhausted, match=r"checksum\) after 3 attempts"):
+        filesystem(store).cat_file(PATH)
+    assert len(store.asks) == 3

@@ -1,4 +1,4 @@
-"""The checksum of a large object, whose ranges carry none, is compared over the whole where the policy is strict."""
+"""The checksum of a large object, whose ranges carry none, is compared over the whole; on Azure under strict."""
 
 from __future__ import annotations
 
@@ -78,11 +78,12 @@ def test_one_wrong_byte_in_a_range_is_not_data(store: OddStore, fs: Any, tmp_pat
     store.begin_anew(DATA)
     store.how = _damages(store, range(3, 4))
     assert READS[read](fs, tmp_path) == DATA
-    assert len(store.asks) == 6
+    # The second time in one piece on S3, where the SDK compares as it reads.
+    assert len(store.asks) == (6 if isinstance(fs, ResilientAzureBlobFileSystem) else 4)
     store.begin_anew(DATA)
     store.how = _damages(store, range(3, 1000))
     (tmp_path / "local").unlink(missing_ok=True)
-    with pytest.raises(RetriesExhausted, match=r"train/000001: transient \(checksum\) after 2 attempts"):
+    with pytest.raises(RetriesExhausted, match=r"train/000001: transient \(checksum\) after [23] attempts"):
         READS[read](fs, tmp_path)
     assert os.listdir(tmp_path) == []
 
