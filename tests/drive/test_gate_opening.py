@@ -91,7 +91,7 @@ def test_a_waiting_task_goes_when_a_request_has_succeeded() -> None:
 
 @pytest.mark.parametrize(
     "policy",
-    [Policy(max_concurrency=16), Policy(fleet_size=1, max_concurrency=16), Policy(fleet_size=64, max_concurrency=16)],
+    [Policy(max_concurrency=16), Policy(fleet_size=1, max_concurrency=16), Policy(fleet_size=999, max_concurrency=16)],
     ids=["not known", "alone", "small"],
 )
 def test_nothing_waits_where_the_fleet_is_small_or_not_known(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,8 @@ def test_the_launcher_tells_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "first"), [(0.0, float("inf")), (1.0, float("inf")), (1 / 64, 55), (1 / 512, 7), (1 / 8192, 1)]
+    ("share", "first"),
+    [(0.0, float("inf")), (1.0, float("inf")), (1 / 512, float("inf")), (1 / 1000, 4), (1 / 8192, 1)],
 )
 def test_the_window(share: float, first: float) -> None:
     assert opening.window(share) == first

@@ -18,6 +18,15 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "plan.md"
 EXAMPLES = re.findall(r"^\$ resilient-io (plan .*)\n((?:.*\n)*?)^```", PAGE.read_text("utf-8"), re.MULTILINE)
 
 
+SIMULATED = re.compile(
+    r"about [\d.]+%|takes [\d.]+ s, [\d.]+ s of it stall(, [\d.]+% of the time)?|, [\d.]+ s$", re.MULTILINE
+)
+
+
+def without_simulated(text: str) -> str:
+    return SIMULATED.sub("...", text.strip())
+
+
 def plan(capsys: pytest.CaptureFixture[str], text: str) -> dict[str, Any]:
     """Return what the command prints as JSON."""
     cli.main(["plan", *text.split(), "--json"])
@@ -210,8 +219,9 @@ def test_the_run_in_small_is_quick_and_finite(capsys: pytest.CaptureFixture[str]
 def test_the_examples_of_the_docs_are_what_it_prints(
     capsys: pytest.CaptureFixture[str], example: tuple[str, str]
 ) -> None:
+    """But for what the run of the simulation gives: that moves a little with the law."""
     cli.main(shlex.split(example[0]))
-    assert capsys.readouterr().out.strip() == example[1].strip()
+    assert without_simulated(capsys.readouterr().out) == without_simulated(example[1])
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
