@@ -244,7 +244,7 @@ LAW: Final = Constants()
 
 ASSUMED: Final = 0.995  # SHARE of a record of which nobody said that it is alone, and nothing speaks against it
 NEVER: Final = -1e12  # finite, so that the sum of a record tells whether it is sound
-LAYOUT: Final = 1  # changes with the meaning of any index: records that are kept outside the process carry it
+LAYOUT: Final = 2  # changes with the meaning of any index: records that are kept outside the process carry it
 
 
 def fresh(now: float) -> list[float]:
