@@ -28,7 +28,7 @@ from resilient_io.drive.caches import hear_in_caches
 from resilient_io.drive.first import FIRST_READ_BYTES, First
 from resilient_io.drive.forked import StartsAnew, leave_behind
 from resilient_io.drive.guard import guard_filesystem, guarded, interruptible
-from resilient_io.drive.landing import Landing, LocalFile, Memory, published
+from resilient_io.drive.landing import LocalFile, Memory, Whole, published
 from resilient_io.drive.merging import cat_merged
 from resilient_io.errors import NotForkSafe
 
@@ -163,7 +163,7 @@ class ResilientAzureBlobFileSystem(StartsAnew, Listing):
         except ResourceModifiedError as error:
             raise reading.changed(path) from error
 
-    async def _read_whole(self, path: str, landing: Landing, max_concurrency: int | None) -> None:
+    async def _read_whole(self, path: str, landing: Whole, max_concurrency: int | None) -> None:
         container, blob, version_id = self.split_path(self._strip_protocol(path))
         async with self.service_client.get_blob_client(container, blob) as client:
             try:
@@ -180,6 +180,7 @@ class ResilientAzureBlobFileSystem(StartsAnew, Listing):
             block_bytes=self.blocksize,
             side_by_side=max_concurrency or self.max_concurrency or 1,
             options=self._timeout_kwargs,
+            strict=policies.resolve(self._overlay).verify == "strict",
         )
 
     @unless_off

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import base64
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError, ResourceModifiedError
 
-from resilient_io.azure import privates
+from resilient_io.azure import errors, privates
 from resilient_io.control.ranges import Span, blocks
 from resilient_io.drive.first import all_or_none
-from resilient_io.drive.landing import Landing, Memory, Shifted, Slot
+from resilient_io.drive.landing import Landing, Memory, Shifted, Slot, Whole
 
 # The SDK joins each range before it hands it on, so what is in flight takes memory besides the whole.
 _BLOCK_BYTES: Final = 16 * 2**20
 _IN_FLIGHT_BYTES: Final = 128 * 2**20
+_DAMAGED: Final = "the MD5 of the blob is not the one that the service keeps of it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +28,7 @@ class Source:
     """A blob and how it is read: the SDK's async client of it, a version or the current one, adlfs's timeouts.
 
     `block_bytes` is the most that one request asks for, `side_by_side` the number of requests at once. `on_answer` is
-    called with the stream of each range.
+    called with the stream of each range. With `strict` the MD5 that the service keeps of the whole is compared.
     """
 
     client: Any
@@ -33,6 +36,7 @@ class Source:
     block_bytes: int
     side_by_side: int
     options: Mapping[str, Any] = field(default_factory=dict)
+    strict: bool = False
     on_answer: Callable[[Any], None] | None = None
 
     async def ask(self, span: Span, **more: Any) -> Any:
@@ -48,9 +52,15 @@ class Source:
         return max(1, min(self.block_bytes, privates.single_get_bytes(self.client)))
 
 
-async def read_blob(source: Source, landing: Landing) -> None:
-    """Read a whole blob: its beginning, and beside it the rest of a large one. Raises ResourceModifiedError."""
-    await _Whole(source, landing).read()
+async def read_blob(source: Source, landing: Whole) -> None:
+    """Read a whole blob: its beginning, and beside it the rest of a large one. Raises ResourceModifiedError.
+
+    One whose MD5 is another than the service says is read anew, once.
+    """
+    for _ in range(2):
+        if await _Blob(source, landing).read():
+            return
+    raise errors.DamagedBody(_DAMAGED)
 
 
 async def read_span(source: Source, span: Span, known: bytes, etag: str | None) -> bytes:
@@ -63,20 +73,22 @@ async def read_span(source: Source, span: Span, known: bytes, etag: str | None) 
     return landing.value()
 
 
-class _Whole:
+class _Blob:
     """One blob on its way. The headers of the first answer tell how much the rest is, and of which version."""
 
-    __slots__ = ("_etag", "_is_encoded", "_landing", "_rest", "_source")
+    __slots__ = ("_etag", "_is_encoded", "_landing", "_md5", "_rest", "_size_bytes", "_source")
 
-    def __init__(self, source: Source, landing: Landing) -> None:
+    def __init__(self, source: Source, landing: Whole) -> None:
         self._source = source
         self._landing = landing
         self._etag: str | None = None
         self._is_encoded = False
         self._rest: asyncio.Task[None] | None = None
+        self._md5: str | None = None
+        self._size_bytes = 0
 
-    async def read(self) -> None:
-        """Read all of it into the landing."""
+    async def read(self) -> bool:
+        """Read all of it into the landing; say whether it is what the service says."""
         try:
             await self._read_first()
             if self._rest is not None:
@@ -86,6 +98,20 @@ class _Whole:
                 self._rest.cancel()
                 await asyncio.gather(self._rest, return_exceptions=True)
             raise
+        return await self._compare()
+
+    async def _compare(self) -> bool:
+        """Compare the MD5 of the whole, where the service keeps one; that of a single range its own stream compares.
+
+        In a thread: what takes a second of arithmetic would hold up all reads of the loop.
+        """
+        is_one_range = self._size_bytes <= self._source.first_bytes()
+        if not self._source.strict or self._md5 is None or self._is_encoded or is_one_range:
+            return True
+        if await asyncio.to_thread(_matches, self._landing.read_back(), base64.b64decode(self._md5)):
+            return True
+        self._landing.forget(0, self._size_bytes)
+        return False
 
     async def _read_first(self) -> None:
         first = Span(0, self._source.first_bytes())
@@ -118,6 +144,7 @@ class _Whole:
         size_bytes = _size_in(http.headers)
         if self._rest is not None or http.status_code not in (200, 206) or size_bytes is None:
             return
+        self._md5, self._size_bytes = http.headers.get("x-ms-blob-content-md5"), size_bytes
         self._etag, self._is_encoded = http.headers.get("ETag"), bool(http.headers.get("Content-Encoding"))
         rest = Span(self._source.first_bytes(), size_bytes)
         if rest.start < rest.end and not self._is_encoded and self._source.side_by_side > 1:
@@ -156,6 +183,14 @@ async def _read_spans(source: Source, landing: Landing, span: Span, etag: str | 
         await fill(parts[0])
     else:
         await all_or_none(fill(part) for part in parts)
+
+
+def _matches(pieces: Iterator[bytes | memoryview], expected: bytes) -> bool:
+    digest, is_empty = hashlib.md5(usedforsecurity=False), True
+    for piece in pieces:
+        digest.update(piece)
+        is_empty = False
+    return is_empty or digest.digest() == expected
 
 
 def whole_size_of(stream: Any) -> int:
