@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from resilient_io.drive.retrying import retrying
     from resilient_io.errors import (
         AmbiguousWriteError,
+        CredentialsError,
         DeadlineExceeded,
         NotForkSafe,
         ObjectChanged,
@@ -41,6 +42,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AmbiguousWriteError",
+    "CredentialsError",
     "DeadlineExceeded",
     "FaultKind",
     "NotForkSafe",
@@ -72,6 +74,7 @@ _SOURCES: Final = {
     "errors": (
         "AmbiguousWriteError",
         "DeadlineExceeded",
+        "CredentialsError",
         "NotForkSafe",
         "ObjectChanged",
         "ResilientIOError",

@@ -142,6 +142,15 @@ class AmbiguousWriteError(ResilientIOError):
     """A write whose answer was lost, and of which it cannot be told whether it happened (EIO)."""
 
 
+class CredentialsError(ResilientIOError, PermissionError):
+    """The service did not accept the credentials, or there were none to be had (EACCES); the text says the cure.
+
+    A PermissionError too, as s3fs raises. That what was accepted is not allowed is none: it stays what it was.
+    """
+
+    default_errno = errno.EACCES
+
+
 class NotForkSafe(ResilientIOError, RuntimeError):
     """An object made before a fork was used in the child (EINVAL); a RuntimeError too, as s3fs raises."""
 
@@ -169,7 +178,7 @@ def _class_of(record: GiveUp) -> type[ResilientIOError]:
         case "attempts" | "budget":
             return RetriesExhausted
         case _:
-            return ThrottledError if kind == "throttled" else ResilientIOError
+            return {"throttled": ThrottledError, "auth": CredentialsError}.get(kind, ResilientIOError)
 
 
 _LIMIT = {
@@ -194,7 +203,18 @@ _ADVICE = {
     ("attempts", ""): "see if the store and the network are healthy, or raise max_attempts",
     ("budget", ""): "see why so many calls on this scope fail (store, network), or raise retry_budget",
     ("ambiguous", ""): _READ_BACK,
-    ("not_retryable", "auth"): "check the credentials and their permissions",
+    ("not_retryable", "auth"): "check the credentials: key, secret and session token, account and region",
+}
+# What to try, by the rule that decided.
+_CURES = {
+    "credentials-expired": "the credentials or the signature have run out: renew them (log in anew, a new SAS or "
+    "session token), or use some that renew themselves (an instance's or a pod's role, a managed identity)",
+    "clock-skewed": "the request came long after it was signed, or this machine's clock is wrong: set it by NTP",
+    "credentials": "no credentials were found or could be fetched: set them in the environment or the shared files, "
+    "give the machine or the pod a role, or see why their service does not answer",
+    "head-bad-request": "a HEAD has no text: the credentials have probably run out, or the bucket is in another region",
+    "credential-throttled": "the service that gives out credentials refuses: start fewer processes at once, or share "
+    "one login",
 }
 
 
@@ -222,6 +242,9 @@ def advice_for(record: GiveUp) -> str:
     kind = record.verdict.kind.value if record.verdict is not None else ""
     if kind == "ambiguous":
         return _READ_BACK
+    rule = record.verdict.rule if record.verdict is not None else ""
+    if rule in _CURES and record.reason in ("not_retryable", "throttle_attempts", "deadline"):
+        return _CURES[rule]
     return _ADVICE.get((record.reason, kind)) or _ADVICE.get((record.reason, ""), "")
 
 

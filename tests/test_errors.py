@@ -33,6 +33,7 @@ PUBLIC = [
     errors.ObjectChanged,
     errors.AmbiguousWriteError,
     errors.NotForkSafe,
+    errors.CredentialsError,
 ]
 public = pytest.mark.parametrize("cls", PUBLIC)
 

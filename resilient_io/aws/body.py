@@ -170,6 +170,10 @@ class Body:
         """Whether the last answer brought any byte that is kept."""
         return self.got_bytes > self._before_bytes
 
+    def keeps_some(self, error: Exception) -> bool:
+        """Whether any byte of the last answer is kept after it died of `error`: none if its checksum was another."""
+        return self.has_progressed and not isinstance(error, FlexibleChecksumError)
+
     def has_all(self) -> bool:
         """Say whether as many bytes came as the body is known to have."""
         wanted = self.wanted_bytes

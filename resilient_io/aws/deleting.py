@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from resilient_io.classify import judge, key_faults
 from resilient_io.drive.call import Call
+from resilient_io.drive.runtime import runtime
 
 Params = Mapping[str, Any]
 
@@ -60,3 +61,27 @@ class Keys:
 def is_by_key(call: Call, response: Any) -> bool:
     """Say whether the fault of an attempt is that of single keys: what is tried again is them, and not the request."""
     return call.name == "DeleteObjects" and response is not None and bool(response[1].get("Errors"))
+
+
+def by_key(call: Call, answer: Any, params: Params, send: Callable[..., Any]) -> Any:
+    """Ask again for the keys of an answer that were refused, until none is or the call gives up; return them all."""
+    rounds = Keys(params)
+    while rounds.refused(call, answer):
+        delay_s = call.decide()
+        if delay_s is None:
+            break
+        runtime().clock.sleep(delay_s)
+        answer = send(call.name, rounds.turn_to_refused(call, answer))
+    return rounds.whole(answer)
+
+
+async def by_key_async(call: Call, answer: Any, params: Params, send: Callable[..., Any]) -> Any:
+    """Do as `by_key` does, with an async client."""
+    rounds = Keys(params)
+    while rounds.refused(call, answer):
+        delay_s = call.decide()
+        if delay_s is None:
+            break
+        await runtime().clock.sleep_async(delay_s)
+        answer = await send(call.name, rounds.turn_to_refused(call, answer))
+    return rounds.whole(answer)

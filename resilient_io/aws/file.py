@@ -11,7 +11,7 @@ from fsspec.asyn import sync
 from s3fs.core import S3File
 from s3fs.utils import FileExpired
 
-from resilient_io.aws import reading
+from resilient_io.aws import reading, whole
 from resilient_io.aws.writing import Writing
 from resilient_io.control.ranges import Span
 from resilient_io.drive.ahead import reads_ahead, stop_reading_ahead
@@ -51,7 +51,7 @@ class ResilientS3File(PublishedWhole, Writing, CarefulFile, S3File):  # type: ig
         if len(known) == end - start:
             return known
         try:
-            data: bytes = sync(self.fs.loop, reading.read_span, *self._span(start, end, known))
+            data: bytes = sync(self.fs.loop, whole.read_span, *self._span(start, end, known))
             return data
         except reading.Changed as error:
             raise _changed(self.details["name"]) from error

@@ -16,7 +16,7 @@ from s3fs import S3FileSystem
 from s3fs.errors import translate_boto_error
 
 from resilient_io import policy as policies
-from resilient_io.aws import reading
+from resilient_io.aws import reading, whole
 from resilient_io.aws.file import ResilientS3File
 from resilient_io.aws.hooks import harden, hardening_of
 from resilient_io.aws.uploads import Uploading
@@ -158,7 +158,7 @@ class ResilientS3FileSystem(StartsAnew, Uploading):
                     return b""
                 data = await reading.read_range(self, {**request, "Range": asked})
             else:
-                data = await reading.read_object(self, request, **self._blocks(chunksize, max_concurrency))
+                data = await whole.read_object(self, request, **self._blocks(chunksize, max_concurrency))
         except reading.Changed as error:
             raise _changed(path) from error
         self._saw(request["Bucket"])
@@ -202,7 +202,7 @@ class ResilientS3FileSystem(StartsAnew, Uploading):
             return
         request, blocks = self._request_for(rpath, version_id), self._blocks(chunksize, max_concurrency)
         try:
-            await reading.read_to_file(self, request, lpath, callback=callback, **blocks)
+            await whole.read_to_file(self, request, lpath, callback=callback, **blocks)
         except reading.Changed as error:
             raise _changed(rpath) from error
 
@@ -294,7 +294,7 @@ class ResilientS3FileSystem(StartsAnew, Uploading):
 
     @guarded("read ahead")
     async def _read_ahead(self, *about: Any) -> bytes:
-        return await reading.read_span(self, *about)
+        return await whole.read_span(self, *about)
 
 
 def _is_empty(asked: str) -> bool:

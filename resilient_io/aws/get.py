@@ -43,7 +43,7 @@ async def read(
     faults before it. `on_answer` is given each answer before its body. Raises Changed if the object is no longer the
     version that it began with (or `etag`).
     """
-    policy = _policy_of(fs)
+    policy = policy_of(fs)
     body = Body(request, at_most_bytes=at_most_bytes, etag=etag, strict=policy.verify == "strict")
     with body_held() as hold:
         one = _Read(fs, body, sink, policy, hold, raw_errors, on_answer)
@@ -107,7 +107,8 @@ class _Read:
         return await hedged.answer_or_whole(client, request, self._policy, self._hold, ask)
 
 
-def _policy_of(fs: Any) -> Policy:
+def policy_of(fs: Any) -> Policy:
+    """Return the policy of the call that this is a part of."""
     operation = current()
     return policies.resolve(fs._overlay) if operation is None else operation.policy(fs._overlay)
 
@@ -186,7 +187,7 @@ def _after_a_dead_body(hold: BodyHold, body: Body, error: Exception) -> float | 
     if verdict.kind in _OF_THE_SINK:
         return None
     hold.free()
-    if body.has_progressed:
+    if body.keeps_some(error):
         call.progressed()
     call.failed(verdict)
     delay_s = call.decide()

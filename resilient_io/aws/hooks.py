@@ -15,14 +15,17 @@ from __future__ import annotations
 import functools
 import os
 import weakref
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from botocore.exceptions import ClientError
+
 from resilient_io import policy as policies
 from resilient_io.aws import (
+    credentials,
     deleting,
     faults,
     hedged,
@@ -110,6 +113,7 @@ def _hook(client: Any, overlay: Mapping[str, object]) -> None:
         _hook_sync(done)
         transfer.carry(done)
     _widen_pool(done)
+    credentials.ask_with_care(client, lambda: policies.resolve(done.overlay))
     client.__dict__[_MARK] = done
     _hardened.add(client)
 
@@ -243,6 +247,7 @@ def _outcome(call: Call, error: Exception) -> Exception:
         return error
     if isinstance(error, WaitedTooLong):
         error = waited_too_long(call)
+    credentials.unsigned(error, call)
     annotated(error, call)
     if call.give_up is None or not call.hides_the_truth():
         return error
@@ -251,41 +256,18 @@ def _outcome(call: Call, error: Exception) -> Exception:
     return gave_up if call.operation.surface is Surface.FILESYSTEM else unless_an_echo(error, call)
 
 
-def _looking(call: Call) -> AbstractContextManager[Any]:
+@contextmanager
+def _looking(call: Call) -> Iterator[None]:
     """Send what is sent inside as a request of its own, which neither counts as this call nor fails for it."""
-    stack = ExitStack()
-    stack.callback(_call.reset, _call.set(None))
-    stack.enter_context(made_current(call.lookup()))
-    return stack
+    token = _call.set(None)
+    try:
+        with made_current(call.lookup()):
+            yield
+    finally:
+        _call.reset(token)
 
 
 # -- sync --------------------------------------------------------------------------------------------
-
-
-def _by_key(call: Call, answer: Any, params: Mapping[str, Any], send: Callable[..., Any]) -> Any:
-    """Ask again for the keys of a bulk delete that were refused, until none is or the call gives up."""
-    rounds = deleting.Keys(params)
-    while rounds.refused(call, answer):
-        delay_s = call.decide()
-        if delay_s is None:
-            break
-        runtime().clock.sleep(delay_s)
-        answer = send(call.name, rounds.turn_to_refused(call, answer))
-    return rounds.whole(answer)
-
-
-def _looked_up(call: Call, look: lost.Look | None, send: Callable[..., Any]) -> Any:
-    """Return the answer of a write that turns out to have happened, or None."""
-    if look is None or look.request is None:
-        return look.settled(None) if look is not None else None
-    with _looking(call):
-        try:
-            found = send(*look.request)
-            if "Body" in found:
-                found = {**found, "Body": found["Body"].read()}
-        except Exception as error:
-            found = error
-    return look.settled(found)
 
 
 def _hook_sync(done: Hardening) -> None:
@@ -293,7 +275,7 @@ def _hook_sync(done: Hardening) -> None:
     make_api_call, create_request = client._make_api_call, endpoint.create_request
     get_response = endpoint._get_response
 
-    def call_once(operation_name: str, api_params: Mapping[str, Any]) -> Any:
+    def call_once(operation_name: str, api_params: Mapping[str, Any], probing: bool = False) -> Any:
         if done.pid != os.getpid():
             _renew_after_fork(done)
         call = _begin(done, operation_name, api_params)
@@ -306,17 +288,24 @@ def _hook_sync(done: Hardening) -> None:
         try:
             answer = make_api_call(operation_name, api_params)
             if call is not None and operation_name == "DeleteObjects":
-                answer = _by_key(call, answer, api_params, make_api_call)
+                answer = deleting.by_key(call, answer, api_params, make_api_call)
             answer = _checked(call, answer)
         except Exception as error:
             if call is None:
                 raise
-            answer = _looked_up(call, lost.look_for(call, error, api_params, written), client._make_api_call)
+            look = lost.look_for(call, error, api_params, written)
+            answer = lost.settled(look, client._make_api_call, _looking(call))
             if answer is not None:
                 return answer
+            probe = None if probing else credentials.probe_for(operation_name, api_params, error)
+            if probe is not None:
+                refusal = refusal_of(*probe)
+                if refusal is None:
+                    return call_once(operation_name, api_params, probing=True)
+                error = credentials.told(error, refusal, call)
             seen = _outcome(call, error)
             if seen is error:
-                raise
+                raise error
             raise seen from error
         finally:
             _call.reset(token)
@@ -325,6 +314,15 @@ def _hook_sync(done: Hardening) -> None:
         if call is None or not _is_body_for_the_caller(operation_name):
             return answer
         return splice.Spliced(client, call, api_params).begin(answer)
+
+    def refusal_of(operation_name: str, api_params: Mapping[str, Any]) -> ClientError | None:
+        try:
+            answer = call_once(operation_name, api_params, probing=True)
+        except ClientError as refusal:
+            return None if credentials.is_allowed(refusal) else refusal
+        if "Body" in answer:
+            answer["Body"].close()
+        return None
 
     def admitted_request(params: Any, operation_model: Any = None) -> Any:
         call = _call.get()
@@ -342,6 +340,7 @@ def _hook_sync(done: Hardening) -> None:
             # Parsing stands outside botocore's own try: hand it on as what it is, a failed attempt.
             answer, error = None, raised
         _note(call, answer, error, operation_model.has_streaming_output, request)
+        credentials.renew(done.client, call, request)
         return answer, error
 
     def decide(response: Any = None, **rest: Any) -> Any:
@@ -374,36 +373,12 @@ def _register_decision(done: Hardening, decide: Callable[..., Any]) -> None:
 # -- async -------------------------------------------------------------------------------------------
 
 
-async def _by_key_async(call: Call, answer: Any, params: Mapping[str, Any], send: Callable[..., Any]) -> Any:
-    rounds = deleting.Keys(params)
-    while rounds.refused(call, answer):
-        delay_s = call.decide()
-        if delay_s is None:
-            break
-        await runtime().clock.sleep_async(delay_s)
-        answer = await send(call.name, rounds.turn_to_refused(call, answer))
-    return rounds.whole(answer)
-
-
-async def _looked_up_async(call: Call, look: lost.Look | None, send: Callable[..., Any]) -> Any:
-    if look is None or look.request is None:
-        return look.settled(None) if look is not None else None
-    with _looking(call):
-        try:
-            found = await send(*look.request)
-            if "Body" in found:
-                found = {**found, "Body": await found["Body"].read()}
-        except Exception as error:
-            found = error
-    return look.settled(found)
-
-
 def _hook_async(done: Hardening) -> None:
     client, endpoint = done.client, privates.endpoint_of(done.client)
     make_api_call, create_request = client._make_api_call, endpoint.create_request
     get_response = endpoint._get_response
 
-    async def call_once(operation_name: str, api_params: Mapping[str, Any]) -> Any:
+    async def call_once(operation_name: str, api_params: Mapping[str, Any], probing: bool = False) -> Any:
         if done.pid != os.getpid():
             _refuse_after_fork()
         call = _begin(done, operation_name, api_params)
@@ -416,18 +391,24 @@ def _hook_async(done: Hardening) -> None:
         try:
             answer = await make_api_call(operation_name, api_params)
             if call is not None and operation_name == "DeleteObjects":
-                answer = await _by_key_async(call, answer, api_params, make_api_call)
+                answer = await deleting.by_key_async(call, answer, api_params, make_api_call)
             answer = _checked(call, answer)
         except Exception as error:
             if call is None:
                 raise
             look = lost.look_for(call, error, api_params, written)
-            answer = await _looked_up_async(call, look, client._make_api_call)
+            answer = await lost.settled_async(look, client._make_api_call, _looking(call))
             if answer is not None:
                 return answer
+            probe = None if probing else credentials.probe_for(operation_name, api_params, error)
+            if probe is not None:
+                refusal = await refusal_of(*probe)
+                if refusal is None:
+                    return await call_once(operation_name, api_params, probing=True)
+                error = credentials.told(error, refusal, call)
             seen = _outcome(call, error)
             if seen is error:
-                raise
+                raise error
             raise seen from error
         finally:
             _call.reset(token)
@@ -436,6 +417,15 @@ def _hook_async(done: Hardening) -> None:
         if call is None or not _is_body_for_the_caller(operation_name):
             return answer
         return await splice_aio.AioSpliced(client, call, api_params).begin(answer)
+
+    async def refusal_of(operation_name: str, api_params: Mapping[str, Any]) -> ClientError | None:
+        try:
+            answer = await call_once(operation_name, api_params, probing=True)
+        except ClientError as refusal:
+            return None if credentials.is_allowed(refusal) else refusal
+        if "Body" in answer:
+            answer["Body"].close()
+        return None
 
     async def admitted_request(params: Any, operation_model: Any = None) -> Any:
         call = _call.get()
@@ -452,6 +442,7 @@ def _hook_async(done: Hardening) -> None:
         except Exception as raised:
             answer, error = None, raised
         _note(call, answer, error, operation_model.has_streaming_output, request)
+        credentials.renew(done.client, call, request)
         return answer, error
 
     async def decide(response: Any = None, **rest: Any) -> Any:

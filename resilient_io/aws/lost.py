@@ -10,6 +10,7 @@ import base64
 import hashlib
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -110,6 +111,34 @@ def look_for(call: Call, error: Exception, params: Params, written: Written | No
     return None
 
 
+def settled(look: Look | None, send: Callable[..., Any], inside: AbstractContextManager[Any]) -> Any:
+    """Look, `inside` a block; return the answer of a write that turns out to have happened, or None."""
+    if look is None or look.request is None:
+        return look.settled(None) if look is not None else None
+    with inside:
+        try:
+            found = send(*look.request)
+            if "Body" in found:
+                found = {**found, "Body": found["Body"].read()}
+        except Exception as error:
+            found = error
+    return look.settled(found)
+
+
+async def settled_async(look: Look | None, send: Callable[..., Any], inside: AbstractContextManager[Any]) -> Any:
+    """Do as `settled` does, with an async client."""
+    if look is None or look.request is None:
+        return look.settled(None) if look is not None else None
+    with inside:
+        try:
+            found = await send(*look.request)
+            if "Body" in found:
+                found = {**found, "Body": await found["Body"].read()}
+        except Exception as error:
+            found = error
+    return look.settled(found)
+
+
 def _place(params: Params) -> dict[str, Any]:
     return {name: params[name] for name in _PLACE if name in params}
 
@@ -151,7 +180,11 @@ class _Completion:
             return None
         parts = (self.params.get("MultipartUpload") or {}).get("Parts") or ()
         wanted = etag_of_parts([str(part.get("ETag", "")) for part in parts])
-        if not isinstance(found, Mapping) or wanted is None or str(found.get("ETag", "")).strip('"') != wanted:
+        if not isinstance(found, Mapping) or wanted is None:
+            return None
+        if str(found.get("ETag", "")).strip('"') != wanted:
+            if self.call.judged_as.endswith("-IfNoneMatch") and _is_plain(found):
+                _end_as_refused(self.call, self.error)
             return None
         place = {name: self.params[name] for name in ("Bucket", "Key")}
         return _answer_from(found, Location=f"/{place['Bucket']}/{place['Key']}", **place)
@@ -191,14 +224,18 @@ class _Put:
 def _digests(content: bytes, found: Answer) -> Iterator[tuple[str, str]]:
     """Give the digests that are known of an object, beside our own."""
     etag = str(found.get("ETag", "")).strip('"')
-    is_plain = found.get("ServerSideEncryption") in (None, "AES256") and not found.get("SSECustomerAlgorithm")
-    if is_plain and is_md5(etag):
+    if _is_plain(found) and is_md5(etag):
         yield hashlib.md5(content, usedforsecurity=False).hexdigest(), etag
     if found.get("ChecksumType", "FULL_OBJECT") != "FULL_OBJECT":
         return
     for name, digest in _CHECKSUMS.items():
         if found.get(name):
             yield base64.b64encode(digest(content)).decode(), str(found[name])
+
+
+def _is_plain(found: Answer) -> bool:
+    """Say whether an object's ETag is made of MD5s: not that of one encrypted with a key of KMS or of the customer."""
+    return found.get("ServerSideEncryption") in (None, "AES256") and not found.get("SSECustomerAlgorithm")
 
 
 _CHECKSUMS: Final[Mapping[str, Callable[[bytes], bytes]]] = {

@@ -196,6 +196,51 @@ def forget_connections(client: Any) -> None:
         credentials._refresh_lock = threading.Lock()
 
 
+def expire_credentials(client: Any, token: str | None) -> None:
+    """Have credentials that renew themselves do so before the next signature, unless `token` is not theirs any more.
+
+    Nothing for others. Many requests may learn at once that a token ran out: only the first one ends it.
+    """
+    credentials: Any = getattr(client._request_signer, "_credentials", None)
+    if getattr(credentials, "_expiry_time", None) is not None and credentials._token == token:
+        credentials._expiry_time = credentials._time_fetcher()
+
+
+def renewing_credentials(client: Any) -> Any | None:
+    """Return the client's credentials if they renew themselves, as those of a role do."""
+    credentials = getattr(client._request_signer, "_credentials", None)
+    renews = hasattr(credentials, "_refresh_using") and hasattr(credentials, "_advisory_refresh_timeout")
+    return credentials if renews else None
+
+
+def issuer_of(credentials: Any) -> str:
+    """Return the name of what gives these credentials out, such as `iam-role`, `container-role` or `assume-role`."""
+    return str(getattr(credentials, "method", None) or "unknown")
+
+
+def wrap_renewal(credentials: Any, wrap: Callable[[Callable[[], Any]], Callable[[], Any]], u: float) -> None:
+    """Put something around the call that fetches new credentials, and begin to ask for them at a moment of one's own.
+
+    botocore asks from 15 minutes before the end on, in every process; it must have them 10 minutes before. `u`, from 0
+    to 1, says where between these two this one begins. Once for each set of credentials, which clients share.
+    """
+    if getattr(credentials, "_resilient_io_wrapped", False):
+        return
+    credentials._resilient_io_wrapped = True
+    credentials._refresh_using = wrap(credentials._refresh_using)
+    latest_s, earliest_s = credentials._mandatory_refresh_timeout, credentials._advisory_refresh_timeout
+    credentials._advisory_refresh_timeout = latest_s + (earliest_s - latest_s) * (0.2 + 0.8 * u)
+
+
+def held_credentials(credentials: Any) -> dict[str, Any] | None:
+    """Return what these credentials hold, as their source would give it; None if it has run out."""
+    until = credentials._expiry_time
+    if until is None or credentials._is_expired():
+        return None
+    names = ("access_key", "secret_key", "token", "account_id")
+    return {**{name: getattr(credentials, f"_{name}", None) for name in names}, "expiry_time": until.isoformat()}
+
+
 def sync_client_factory(session: Any) -> tuple[str, Callable[..., Any]]:
     """Return the name and the function with which a botocore session makes a client."""
     return "create_client", session.create_client

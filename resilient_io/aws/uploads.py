@@ -78,6 +78,7 @@ class Uploading(S3FileSystem):  # type: ignore[misc]  # s3fs is untyped
         answer = await super()._call_s3(method, *akwarglist, **kwargs)
         if ours is not None and method == "create_multipart_upload":
             ours[answer["UploadId"]] = {"Bucket": kwargs["Bucket"], "Key": kwargs["Key"]}
+            _wait_at_end()
         elif ours is not None and method == "complete_multipart_upload":
             ours.pop(kwargs["UploadId"], None)
         return answer
@@ -123,6 +124,11 @@ def _forget_parent() -> None:
     _open.clear()
 
 
-atexit.register(_wait_for_aborts)
+@functools.lru_cache(maxsize=1)
+def _wait_at_end() -> None:
+    """Register the wait; not at import: what is registered last runs first, and s3fs closes its connections there."""
+    atexit.register(_wait_for_aborts)
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_parent)

@@ -6,6 +6,7 @@ from typing import Any
 
 from azure.core.exceptions import (
     AzureError,
+    ClientAuthenticationError,
     HttpResponseError,
     IncompleteReadError,
     ServiceRequestTimeoutError,
@@ -85,6 +86,15 @@ def ambiguous(call: Call, status: int, store_code: str | None) -> AmbiguousWrite
     record = call.give_up
     assert record is not None
     return AmbiguousWriteRefused(message_of(record), status, store_code, record)
+
+
+def unauthorized(call: Call, http_response: Any, store_code: str | None) -> ClientAuthenticationError:
+    """Return the SDK's error of a request whose credentials were not accepted, with the cure in its text."""
+    record = call.give_up
+    assert record is not None
+    error = ClientAuthenticationError(f"{store_code or http_response.reason} [{message_of(record)}]")
+    error.response, error.status_code, error.reason = http_response, http_response.status_code, http_response.reason
+    return error
 
 
 def waited_too_long(call: Call) -> WaitedForPermit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
@@ -37,6 +37,17 @@ _COUNTING: Final = frozenset(
 _RANGE_HEADERS: Final = frozenset({"x-ms-range", "range", "x-ms-range-get-content-md5", "x-ms-range-get-content-crc64"})
 # How an answer refuses what our own first try has done.
 _ECHO_STATUSES: Final = frozenset({404, 409, 412})
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """A `raw_response_hook` of this library's own: it may see the answers to two requests for one thing, or none."""
+
+    look: Callable[[Any], None]
+
+    def __call__(self, response: Any) -> None:
+        """Look at an answer whose body has not been read."""
+        self.look(response)
 
 
 @dataclass(slots=True, eq=False)
@@ -199,6 +210,8 @@ class Exchange:
         gave_up = call.gave_up(cause)
         if call.operation.surface is Surface.FILESYSTEM:
             raise gave_up from cause
+        if call.verdict is not None and call.verdict.kind is FaultKind.AUTH:
+            raise errors.unauthorized(call, http, faults.code_of(http))
         verdict, status = call.verdict, http.status_code
         if (
             verdict is not None

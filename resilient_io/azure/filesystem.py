@@ -21,6 +21,7 @@ from fsspec.utils import stringify_path
 from resilient_io import policy as policies
 from resilient_io.azure import ending, reading
 from resilient_io.azure.clients import client_kwargs
+from resilient_io.azure.copying import Copying
 from resilient_io.azure.file import ResilientAzureBlobFile
 from resilient_io.azure.listing import Listing, unless_off
 from resilient_io.azure.whole import Source, read_blob, read_span
@@ -28,12 +29,12 @@ from resilient_io.drive.caches import hear_in_caches
 from resilient_io.drive.first import FIRST_READ_BYTES, First
 from resilient_io.drive.forked import StartsAnew, leave_behind
 from resilient_io.drive.guard import guard_filesystem, guarded, interruptible
-from resilient_io.drive.landing import LocalFile, Memory, Whole, published
+from resilient_io.drive.landing import Landing, LocalFile, Memory, published
 from resilient_io.drive.merging import cat_merged
 from resilient_io.errors import NotForkSafe
 
 
-class ResilientAzureBlobFileSystem(StartsAnew, Listing):
+class ResilientAzureBlobFileSystem(StartsAnew, Copying, Listing):
     """adlfs's filesystem: same URLs, options, classes and errors; throttling is survived and shared.
 
     `resilience` holds policy fields, a preset's name, JSON, or False (stock behaviour). It is JSON
@@ -163,7 +164,7 @@ class ResilientAzureBlobFileSystem(StartsAnew, Listing):
         except ResourceModifiedError as error:
             raise reading.changed(path) from error
 
-    async def _read_whole(self, path: str, landing: Whole, max_concurrency: int | None) -> None:
+    async def _read_whole(self, path: str, landing: Landing, max_concurrency: int | None) -> None:
         container, blob, version_id = self.split_path(self._strip_protocol(path))
         async with self.service_client.get_blob_client(container, blob) as client:
             try:

@@ -11,7 +11,7 @@ from typing import Any
 
 from resilient_io.azure import privates
 from resilient_io.azure.body import AsyncStream, put
-from resilient_io.azure.exchange import Exchange, begin, drop
+from resilient_io.azure.exchange import Exchange, Glance, begin, drop
 from resilient_io.drive.hedge import WHOLE_BYTES, Hedge, first_of_tasks, first_of_threads, second_request
 from resilient_io.drive.runtime import runtime
 
@@ -39,7 +39,8 @@ def is_hedged(exchange: Exchange) -> bool:
     policy, operation = exchange.call.policy, exchange.call.operation
     if not policy.hedge or operation.is_hedge or exchange.target.operation != "GetBlob":
         return False
-    return exchange.is_streamed
+    hook = exchange.options.get("raw_response_hook")
+    return exchange.is_streamed and (hook is None or isinstance(hook, Glance))
 
 
 def answer_in_threads(exchange: Exchange, overlay: Mapping[str, object], attempts: Callable[[Exchange], Any]) -> Any:

@@ -102,6 +102,17 @@ def _of_append(call: Call, http_request: Any, sent: Mapping[str, str], code: str
     return _look("GET", http_request, {**sent, **span}, finding, status=201, more=told)
 
 
+def _of_append_blob(call: Call, http_request: Any, sent: Mapping[str, str], code: str | None) -> Look | None:
+    if not _is_conditional(call):
+        return None
+
+    def finding(http: Any) -> Finding:
+        is_new = http.headers.get("x-ms-blob-type") == "AppendBlob" and _length_of(http) == 0
+        return Finding.OURS if is_new and _metadata_of(sent) == _metadata_of(http.headers) else Finding.UNSURE
+
+    return _look("HEAD", http_request, sent, finding, status=201)
+
+
 def _of_copy(call: Call, http_request: Any, sent: Mapping[str, str], code: str | None) -> Look | None:
     if code != "PendingCopyOperation":
         return None
@@ -117,6 +128,7 @@ _LOOKS: Final[Mapping[str, Callable[[Call, Any, Mapping[str, str], str | None], 
     "PutBlob": _of_put,
     "PutBlockList": _of_block_list,
     "AppendBlock": _of_append,
+    "CreateAppendBlob": _of_append_blob,
     "CopyBlob": _of_copy,
 }
 

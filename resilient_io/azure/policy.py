@@ -18,7 +18,7 @@ from azure.core.exceptions import AzureError, StreamClosedError, StreamConsumedE
 from azure.storage.blob import ExponentialRetry
 from azure.storage.blob.aio import ExponentialRetry as AsyncExponentialRetry
 
-from resilient_io.azure import body, faults, hedged, privates
+from resilient_io.azure import body, credentials, faults, hedged, privates
 from resilient_io.azure.exchange import Exchange, begin
 from resilient_io.drive.gate import WaitedTooLong
 from resilient_io.drive.runtime import runtime
@@ -32,6 +32,12 @@ class Hook:
         self.policy = policy
         self.overlay = overlay
         self.pid = os.getpid()
+        self.cares = False
+
+    def _care_for_tokens(self, *, aio: bool) -> None:
+        """See to the credentials of the pipeline, which is built around the policy after this was made."""
+        self.cares = True
+        credentials.ask_with_care(privates.token_holders(self.policy), self.overlay, aio=aio)
 
     @property
     def to_secondary(self) -> bool:
@@ -65,6 +71,8 @@ class SyncHook(Hook):
         if self.pid != os.getpid():
             privates.forget_connections(request.context.transport)
             self.pid = os.getpid()
+        if not self.cares:
+            self._care_for_tokens(aio=False)
         exchange = begin(request, self.overlay, to_secondary=self.to_secondary)
         if exchange is None:
             return stock(request)
@@ -150,6 +158,8 @@ class AsyncHook(Hook):
                 "this azure.storage.blob.aio client was made before the process forked, and its event loop does not "
                 "run here; make the client (or the filesystem) in the worker, or start workers with the spawn method"
             )
+        if not self.cares:
+            self._care_for_tokens(aio=True)
         exchange = begin(request, self.overlay, to_secondary=self.to_secondary)
         if exchange is None:
             return await stock(request)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from resilient_io.drive.forked import leave_behind
@@ -74,6 +74,22 @@ def check(client: Any) -> None:
 def retry_policy_of(client: Any) -> Any:
     """Return the retry policy in the client's pipeline, which all clients derived from one share."""
     return client._config.retry_policy
+
+
+def token_holders(retry_policy: Any) -> list[Any]:
+    """Return the policies below the retry policy that hold a credential of tokens."""
+    found, policy = [], getattr(retry_policy, "next", None)
+    while policy is not None:
+        if hasattr(getattr(policy, "_credential", None), "get_token"):
+            found.append(policy)
+        policy = getattr(policy, "next", None)
+    return found
+
+
+def wrap_credential(holder: Any, wrap: Callable[[Any], Any], wrapper: type) -> None:
+    """Put something around the credential that a policy holds, once."""
+    if not isinstance(holder._credential, wrapper):
+        holder._credential = wrap(holder._credential)
 
 
 def is_async(client: Any) -> bool:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError, ResourceModifiedError
 
-from resilient_io.azure import errors, privates
+from resilient_io.azure import privates
+from resilient_io.azure.errors import DamagedBody
+from resilient_io.azure.exchange import Glance
 from resilient_io.control.ranges import Span, blocks
-from resilient_io.drive.first import all_or_none
-from resilient_io.drive.landing import Landing, Memory, Shifted, Slot, Whole
+from resilient_io.drive.beside import Beside
+from resilient_io.drive.landing import Landing, Memory, Shifted, Slot
+from resilient_io.drive.whole import again_if_damaged, is_sound
 
 # The SDK joins each range before it hands it on, so what is in flight takes memory besides the whole.
 _BLOCK_BYTES: Final = 16 * 2**20
 _IN_FLIGHT_BYTES: Final = 128 * 2**20
-_DAMAGED: Final = "the MD5 of the blob is not the one that the service keeps of it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,7 @@ class Source:
     """A blob and how it is read: the SDK's async client of it, a version or the current one, adlfs's timeouts.
 
     `block_bytes` is the most that one request asks for, `side_by_side` the number of requests at once. `on_answer` is
-    called with the stream of each range. With `strict` the MD5 that the service keeps of the whole is compared.
+    called with the stream of each range. `strict` compares the MD5 that the service keeps of a whole blob, if it does.
     """
 
     client: Any
@@ -36,8 +37,8 @@ class Source:
     block_bytes: int
     side_by_side: int
     options: Mapping[str, Any] = field(default_factory=dict)
-    strict: bool = False
     on_answer: Callable[[Any], None] | None = None
+    strict: bool = False
 
     async def ask(self, span: Span, **more: Any) -> Any:
         """Return the SDK's stream for a span, whose first request has been answered and read."""
@@ -51,16 +52,19 @@ class Source:
         """Return how much the first request asks for: a blob of this length costs no other."""
         return max(1, min(self.block_bytes, privates.single_get_bytes(self.client)))
 
+    def blocks(self, rest: Span) -> list[Span]:
+        """Return the ranges that bring the rest, each by one request."""
+        return blocks(rest.start, rest.end, min(self.first_bytes(), _BLOCK_BYTES))
 
-async def read_blob(source: Source, landing: Whole) -> None:
-    """Read a whole blob: its beginning, and beside it the rest of a large one. Raises ResourceModifiedError.
+    def at_once(self) -> int:
+        """Return how many of them may be on their way."""
+        return max(1, min(self.side_by_side, _IN_FLIGHT_BYTES // min(self.first_bytes(), _BLOCK_BYTES)))
 
-    One whose MD5 is another than the service says is read anew, once.
-    """
-    for _ in range(2):
-        if await _Blob(source, landing).read():
-            return
-    raise errors.DamagedBody(_DAMAGED)
+
+async def read_blob(source: Source, landing: Landing) -> None:
+    """Read a whole blob: its beginning, and beside it the rest of a large one. Raises ResourceModifiedError."""
+    path = f"{source.client.container_name}/{source.client.blob_name}"
+    await again_if_damaged(lambda _: _Whole(source, landing).read(), operation="GetBlob", path=path)
 
 
 async def read_span(source: Source, span: Span, known: bytes, etag: str | None) -> bytes:
@@ -69,87 +73,80 @@ async def read_span(source: Source, span: Span, known: bytes, etag: str | None) 
     landing.begin(len(span))
     if known:
         landing.put(0, known)
-    await _read_spans(source, Shifted(landing, span.start), Span(span.start + len(known), span.end), etag)
+    rest = Span(span.start + len(known), span.end)
+    beside = Beside(source.at_once() + 1)
+    await beside.fill(source.blocks(rest), _filler(source, Shifted(landing, span.start), etag))
     return landing.value()
 
 
-class _Blob:
+class _Whole:
     """One blob on its way. The headers of the first answer tell how much the rest is, and of which version."""
 
-    __slots__ = ("_etag", "_is_encoded", "_landing", "_md5", "_rest", "_size_bytes", "_source")
+    __slots__ = ("_beside", "_etag", "_landing", "_md5", "_size_bytes", "_source")
 
-    def __init__(self, source: Source, landing: Whole) -> None:
+    def __init__(self, source: Source, landing: Landing) -> None:
         self._source = source
         self._landing = landing
+        self._beside = Beside(source.at_once())
         self._etag: str | None = None
-        self._is_encoded = False
-        self._rest: asyncio.Task[None] | None = None
         self._md5: str | None = None
         self._size_bytes = 0
 
-    async def read(self) -> bool:
-        """Read all of it into the landing; say whether it is what the service says."""
-        try:
-            await self._read_first()
-            if self._rest is not None:
-                await self._rest
-        except BaseException:
-            if self._rest is not None:
-                self._rest.cancel()
-                await asyncio.gather(self._rest, return_exceptions=True)
-            raise
-        return await self._compare()
-
-    async def _compare(self) -> bool:
-        """Compare the MD5 of the whole, where the service keeps one; that of a single range its own stream compares.
-
-        In a thread: what takes a second of arithmetic would hold up all reads of the loop.
-        """
-        is_one_range = self._size_bytes <= self._source.first_bytes()
-        if not self._source.strict or self._md5 is None or self._is_encoded or is_one_range:
-            return True
-        if await asyncio.to_thread(_matches, self._landing.read_back(), base64.b64decode(self._md5)):
-            return True
-        self._landing.forget(0, self._size_bytes)
-        return False
+    async def read(self) -> None:
+        """Read all of it into the landing."""
+        await self._beside.front(self._read_first())
+        if self._md5 is not None and self._source.strict:
+            await self._compare(self._md5)
 
     async def _read_first(self) -> None:
         first = Span(0, self._source.first_bytes())
         try:
-            stream = await self._source.ask(first, raw_response_hook=self._see)
+            stream = await self._source.ask(first, raw_response_hook=Glance(self._see))
         except HttpResponseError as error:
             if error.status_code != 416:
                 raise
             # No byte of an empty blob answers a range.
             self._landing.begin(0)
             return
-        if self._is_encoded:
-            await self._read_encoded(stream)
-            return
-        if self._rest is not None and stream.properties.etag != self._etag:
+        etag = stream.properties.etag
+        if self._beside.is_on and etag != self._etag:
             # The first request was repeated, and the ranges beside it are of another version.
             raise ResourceModifiedError("the blob was replaced while it was being read")
+        if stream.properties.content_settings.content_encoding:
+            await self._read_encoded(stream)
+            return
         size_bytes = whole_size_of(stream)
-        if self._rest is None:
+        if not self._beside.is_on:
             self._landing.begin(size_bytes)
         slot = Slot(self._landing, Span(0, min(first.end, size_bytes)))
         await stream.readinto(slot)
         slot.must_be_full()
-        if self._rest is None and slot.span.end < size_bytes:
-            await _read_spans(self._source, self._landing, Span(slot.span.end, size_bytes), self._etag)
+        if not self._beside.is_on:
+            await self._read_rest(Span(slot.span.end, size_bytes), etag)
+
+    async def _read_rest(self, rest: Span, etag: str | None) -> None:
+        await self._beside.fill(self._source.blocks(rest), _filler(self._source, self._landing, etag))
 
     def _see(self, response: Any) -> None:
-        """Look at the headers of an answer, before its body; the first good one begins the rest."""
+        """Look at the headers of an answer, before its body; the first good one begins the rest.
+
+        None may come by: where a second request was sooner, the rest is read after the first range.
+        """
         http = response.http_response
         size_bytes = _size_in(http.headers)
-        if self._rest is not None or http.status_code not in (200, 206) or size_bytes is None:
+        if self._beside.is_on or http.status_code not in (200, 206) or size_bytes is None:
             return
-        self._md5, self._size_bytes = http.headers.get("x-ms-blob-content-md5"), size_bytes
-        self._etag, self._is_encoded = http.headers.get("ETag"), bool(http.headers.get("Content-Encoding"))
-        rest = Span(self._source.first_bytes(), size_bytes)
-        if rest.start < rest.end and not self._is_encoded and self._source.side_by_side > 1:
+        rest, is_encoded = Span(self._source.first_bytes(), size_bytes), bool(http.headers.get("Content-Encoding"))
+        if rest.start < rest.end and not is_encoded and self._source.side_by_side > 1:
+            self._etag, self._md5 = http.headers.get("ETag"), http.headers.get("x-ms-blob-content-md5")
+            self._size_bytes = size_bytes
             self._landing.begin(size_bytes)
-            self._rest = asyncio.ensure_future(_read_spans(self._source, self._landing, rest, self._etag))
+            self._beside.begin(self._read_rest(rest, self._etag))
+
+    async def _compare(self, md5: str) -> None:
+        if not await is_sound(self._landing, hashlib.md5(usedforsecurity=False), base64.b64decode(md5)):
+            self._landing.forget(0, self._size_bytes)
+            raise DamagedBody("the MD5 of the whole is not the one that the service keeps of the blob")
 
     async def _read_encoded(self, stream: Any) -> None:
         """Leave it to the SDK to decode what is longer or shorter than its ranges say."""
@@ -161,36 +158,21 @@ class _Blob:
         self._landing.put(0, await stream.readall())
 
 
-async def _read_spans(source: Source, landing: Landing, span: Span, etag: str | None) -> None:
-    """Fill a part of a landing with ranges of one version, `side_by_side` at a time."""
-    block_bytes = max(1, min(source.first_bytes(), _BLOCK_BYTES))
-    slots = asyncio.Semaphore(max(1, min(source.side_by_side, _IN_FLIGHT_BYTES // block_bytes)))
+def _filler(source: Source, landing: Landing, etag: str | None) -> Callable[[Span], Awaitable[None]]:
+    """Return what fills one part of a landing with a range of this version."""
     same = {} if etag is None or source.version_id else {"etag": etag, "match_condition": MatchConditions.IfNotModified}
 
     async def fill(part: Span) -> None:
         slot = Slot(landing, part)
-        async with slots:
-            try:
-                await (await source.ask(part, **same)).readinto(slot)
-            except HttpResponseError as error:
-                if error.status_code == 416:
-                    raise ResourceModifiedError("the blob has become shorter") from error
-                raise
+        try:
+            await (await source.ask(part, **same)).readinto(slot)
+        except HttpResponseError as error:
+            if error.status_code == 416:
+                raise ResourceModifiedError("the blob has become shorter") from error
+            raise
         slot.must_be_full()
 
-    parts = blocks(span.start, span.end, block_bytes)
-    if len(parts) == 1:
-        await fill(parts[0])
-    else:
-        await all_or_none(fill(part) for part in parts)
-
-
-def _matches(pieces: Iterator[bytes | memoryview], expected: bytes) -> bool:
-    digest, is_empty = hashlib.md5(usedforsecurity=False), True
-    for piece in pieces:
-        digest.update(piece)
-        is_empty = False
-    return is_empty or digest.digest() == expected
+    return fill
 
 
 def whole_size_of(stream: Any) -> int:

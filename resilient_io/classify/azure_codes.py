@@ -40,8 +40,8 @@ AZURE_CODES: dict[str, CodeMeaning] = {
     # --- the end of an upload: our own first try, or somebody else's commit, may be what is in the way
     "InvalidBlockList": CodeMeaning.COMMIT_UNSURE,
     # --- credentials: refresh them, do not spin
-    "AuthenticationFailed": CodeMeaning.AUTH,  # a SAS that ran out
-    "InvalidAuthenticationInfo": CodeMeaning.AUTH,  # a bearer token that ran out
+    "AuthenticationFailed": CodeMeaning.EXPIRED,  # a SAS that ran out, a date that is too old
+    "InvalidAuthenticationInfo": CodeMeaning.EXPIRED,  # a bearer token that ran out
     "NoAuthenticationInformation": CodeMeaning.AUTH,
     # --- not allowed: asking again changes nothing
     "AuthorizationFailure": CodeMeaning.DENIED,  # also network rules and firewalls

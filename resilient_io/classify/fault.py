@@ -73,6 +73,7 @@ class Verdict:
     `retryable` is False for what this library gave up on, so that a retry loop above sees it.
     `retry_after_s` is what the service asked for, unclamped. `rule` names the row that decided. `level` is "account"
     where the service says that it is the limit of the whole account that was passed, None where it does not say whose.
+    `resign` says that the same request with a new signature, and new credentials where there are any, may succeed.
     """
 
     kind: FaultKind
@@ -83,3 +84,4 @@ class Verdict:
     rule: str = "unknown"
     request_id: str | None = None
     level: str | None = None
+    resign: bool = False

@@ -18,6 +18,8 @@ class CodeMeaning(Enum):
     DAMAGED_ANSWER = "damaged_answer"
     EMPTY_ANSWER = "empty_answer"
     COMMIT_UNSURE = "commit_unsure"
+    EXPIRED = "expired"
+    SKEWED = "skewed"
     AUTH = "auth"
     DENIED = "denied"
     NOT_FOUND = "not_found"

@@ -33,6 +33,7 @@ class Rule:
     kind: FaultKind
     load: Load = Load.NONE
     applied: Applied = Applied.NO
+    resign: bool = False
 
 
 def _is_interrupt(fault: Fault) -> bool:
@@ -109,6 +110,8 @@ RULES: tuple[Rule, ...] = (
         applied=Applied.MAYBE,
     ),
     Rule(name="commit-parts", meaning=CodeMeaning.COMMIT_UNSURE, kind=_BUG),
+    Rule(name="credentials-expired", meaning=CodeMeaning.EXPIRED, kind=FaultKind.AUTH, resign=True),
+    Rule(name="clock-skewed", meaning=CodeMeaning.SKEWED, kind=FaultKind.AUTH, resign=True),
     Rule(name="auth-code", meaning=CodeMeaning.AUTH, kind=FaultKind.AUTH),
     Rule(name="denied-code", meaning=CodeMeaning.DENIED, kind=FaultKind.FATAL),
     Rule(name="not-found-code", meaning=CodeMeaning.NOT_FOUND, kind=_ABSENT),
@@ -204,6 +207,7 @@ def judge(fault: Fault, *, after_lost_answer: bool = False, minds_echoes: bool =
         retry_after_s=fault.retry_after_s,
         rule=rule.name,
         request_id=fault.request_id,
+        resign=rule.resign and not fault.gave_up,
         level="account" if rule.load is Load.REFUSED and _is_account_wide(fault) else None,
     )
 

@@ -52,8 +52,8 @@ S3_CODES: dict[str, CodeMeaning] = {
     "InvalidPart": CodeMeaning.COMMIT_UNSURE,
     "InvalidPartOrder": CodeMeaning.CLIENT_BUG,
     # --- credentials: refresh them, do not spin
-    "ExpiredToken": CodeMeaning.AUTH,
-    "ExpiredTokenException": CodeMeaning.AUTH,  # STS
+    "ExpiredToken": CodeMeaning.EXPIRED,
+    "ExpiredTokenException": CodeMeaning.EXPIRED,  # STS
     "InvalidToken": CodeMeaning.AUTH,
     "InvalidIdentityToken": CodeMeaning.AUTH,  # STS
     "IDPCommunicationError": CodeMeaning.AUTH,  # STS: the identity provider could not be reached
@@ -61,9 +61,9 @@ S3_CODES: dict[str, CodeMeaning] = {
     "InvalidClientTokenId": CodeMeaning.AUTH,  # AWS common errors
     "UnrecognizedClientException": CodeMeaning.AUTH,  # AWS common errors
     "SignatureDoesNotMatch": CodeMeaning.AUTH,
-    "TokenRefreshRequired": CodeMeaning.AUTH,
-    "RequestExpired": CodeMeaning.AUTH,  # AWS common errors
-    "RequestTimeTooSkewed": CodeMeaning.AUTH,  # this machine's clock is off: no repeat cures it
+    "TokenRefreshRequired": CodeMeaning.EXPIRED,
+    "RequestExpired": CodeMeaning.SKEWED,  # AWS common errors: it came more than 15 minutes after its date
+    "RequestTimeTooSkewed": CodeMeaning.SKEWED,  # it was held up; or the clock is off, which no repeat cures
     "AuthorizationHeaderMalformed": CodeMeaning.AUTH,
     "MissingAuthenticationToken": CodeMeaning.AUTH,  # AWS common errors
     "MissingSecurityHeader": CodeMeaning.AUTH,

@@ -57,6 +57,7 @@ _OWN_ROWS: tuple[_Row, ...] = (
     (TypeMeaning.OWN_CHANGED, _names("resilient_io.errors", "ObjectChanged")),
     (TypeMeaning.OWN_AMBIGUOUS, _names("resilient_io.errors", "AmbiguousWriteError")),
     (TypeMeaning.OWN_CLIENT_BUG, _names("resilient_io.errors", "NotForkSafe")),
+    (TypeMeaning.CREDENTIALS, _names("resilient_io.errors", "CredentialsError")),
     (TypeMeaning.OWN_FATAL, _names("resilient_io.errors", "ResilientIOError")),
 )
 

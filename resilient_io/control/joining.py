@@ -1,4 +1,4 @@
-"""What several processes did with an open scope, put together at its first refusal.
+"""What several processes did with an open scope, put together at its first refusal; and taken apart for one alone.
 
 While a scope is open each process steps a record of its own, so that nothing is locked where nothing is limited, and
 shows the few numbers that an entry needs in a *row*. At the first refusal the rows are joined, and the entry is
@@ -13,13 +13,25 @@ from typing import Final
 
 from resilient_io.control.law_record import (
     BEGAN_AT,
+    CHECKS,
     COUNT,
     COUNT_BEFORE,
+    ENTERING,
+    ENTRY_DEMAND,
+    ENTRY_RATE,
+    FLOOR_RATE,
     GOOD,
     IN_FLIGHT,
+    LAW,
+    RATE,
+    REFUSED,
     SECOND,
+    SHARE,
     SUCCEEDED_AT,
+    TOKENS,
+    Constants,
     Record,
+    forget,
 )
 
 Row = Sequence[float]
@@ -62,3 +74,21 @@ def join(rec: Record, others: Iterable[Row], now: float) -> int:
         if row[_IN_FLIGHT] > 0.0 or row[_SECOND] >= second - 1.0:
             rec[BEGAN_AT] = min(rec[BEGAN_AT], row[_BEGAN])
     return live
+
+
+# What a record holds of requests, and requests per second, that were those of all who stepped it.
+_OF_ALL: Final = (RATE, GOOD, ENTRY_RATE, ENTRY_DEMAND, FLOOR_RATE, COUNT, COUNT_BEFORE, REFUSED, SHARE)
+
+
+def part(rec: Record, members: float, in_flight: float, now: float, law: Constants = LAW) -> None:
+    """Make of the record of `members` processes that of one, which goes on by itself with `in_flight` requests.
+
+    What all were trying out at the moment is over; and one that is a part must not judge refusals as if it were all.
+    """
+    for index in _OF_ALL:
+        rec[index] /= members
+    rec[RATE] = max(law.rate_min, rec[RATE])
+    rec[TOKENS] = min(1.0, max(0.0, rec[TOKENS]))
+    rec[IN_FLIGHT] = in_flight
+    rec[ENTERING] = rec[CHECKS] = 0.0
+    forget(rec, now)

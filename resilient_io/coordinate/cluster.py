@@ -63,6 +63,7 @@ class Exchange:
     def step(self, *, news: bool = False) -> float:
         """Do what there is to do, and return after how many seconds to come again; `news`: a level was limited now."""
         now = self._clock()
+        self._table.renew(now)
         ignored = now - self._told_at >= _HEED_S and self._lead.is_told(now)
         if not self._lead.take(now, by_force=ignored):
             return self._leave_it(now, news)

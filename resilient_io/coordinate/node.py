@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, Final, Protocol
 
 from resilient_io.control import joining, law, turns
-from resilient_io.control.law import COUNT, IN_FLIGHT, LIMITED, RATE, Record
+from resilient_io.control.law import COUNT, IN_FLIGHT, LIMITED, Record
 from resilient_io.control.law_record import ASSUMED, CHALLENGE
 from resilient_io.coordinate.fleet import Job, share_of
 from resilient_io.coordinate.pace import UNSURE
@@ -36,6 +36,8 @@ _COUNT_S: Final = 5.0
 _NEWS_S: Final = 0.02
 # Answers that may wait for the next question: more are told at once, by a process that only waits for answers.
 _OWED_MOST: Final = 8
+# How often a place in the table is looked for by a level that has none; in a full one that takes a millisecond.
+_AGAIN_S: Final = 1.0
 # How often a process shows itself while the level is limited: its row says only that it is there.
 _SHOW_S: Final = 1.0
 
@@ -64,6 +66,7 @@ class NodePace:
     """The rate of a level that the processes of this machine share. See `pace.Pace`."""
 
     __slots__ = (
+        "_again_at",
         "_alone_until",
         "_counted_at",
         "_fleet_size",
@@ -97,7 +100,7 @@ class NodePace:
         self.flags, self.flag_at = UNSURE, 0
         self._link: Link | None = None
         self._job, self._fleet_size = job, fleet_size
-        self._counted_at = self._shown_at = -math.inf
+        self._counted_at = self._shown_at = self._again_at = -math.inf
         self._shown = 0.0
         self._missed_at = math.inf
         self._owed: list[_Owed] = []
@@ -139,6 +142,8 @@ class NodePace:
         self._mine += sent - succeeded
         if is_open:
             law.on_open(self._rec, at, sent, succeeded)
+            self._table.renew(now)
+            self._attach_again(now)
             self._show(at)
         else:  # another process met the limit meanwhile
             self._stepped(now, _add, sent, succeeded)
@@ -276,6 +281,8 @@ class NodePace:
         """Lock the slot and bring its record here, unless this process is alone, or held up for a moment."""
         if now < self._alone_until:
             return _Where.ALONE
+        if join or now - self._counted_at > _COUNT_S:
+            self._table.renew(now)
         slot = self._slot
         if slot is None or not slot.lock():
             if slot is not None and slot.is_mine() and self._held_up_for(now) < _GRACE_S:
@@ -336,6 +343,18 @@ class NodePace:
             if self._link is not None:
                 self._slot.want_cluster()
 
+    def _attach_again(self, now: float) -> None:
+        """Look for a place of the open level in the table, where it has lost its own or could not have one."""
+        slot = self._slot
+        if slot is not None and slot.has_row and slot.is_mine():
+            return
+        if now >= self._again_at:
+            self._again_at = now + _AGAIN_S
+            if slot is not None and slot.is_mine():
+                self._claim(slot, now)
+            else:
+                self._attached(now)
+
     def _attached(self, now: float) -> Slot | None:
         """Return the level's slot with a row for this process; None if it is held up, or the table is full."""
         slot = self._slot
@@ -343,14 +362,18 @@ class NodePace:
             return None
         slot = self._table.slot(self._name, now)
         if slot is not None:
-            try:
-                if slot.lock():
-                    slot.claim_row(now)
-            finally:
-                slot.unlock()
+            self._claim(slot, now)
         self._slot = slot
         self.flags, self.flag_at = UNSURE, 0
         return slot
+
+    def _claim(self, slot: Slot, now: float) -> None:
+        """Take a row there, if the lock can be had."""
+        try:
+            if slot.lock():
+                slot.claim_row(now)
+        finally:
+            slot.unlock()
 
     def _go_alone(self, now: float) -> None:
         """Decide by what was last seen, at this process's part of the rate."""
@@ -365,10 +388,9 @@ class NodePace:
         rec[:] = slot.read(now)
         if rec[LIMITED] != 0.0:
             others = sum(joining.is_live(row, now) for row in slot.rows())
-            rec[RATE] = max(law.LAW.rate_min, rec[RATE] / (1.0 + others))
-            rec[law.TOKENS] = min(rec[law.TOKENS], 1.0)
-            rec[COUNT] = 0.0
-        rec[IN_FLIGHT] = self._mine
+            joining.part(rec, 1.0 + others, self._mine, now)
+        else:
+            rec[IN_FLIGHT] = self._mine
 
 
 def _add(rec: Record, now: float, sent: int, succeeded: int) -> None:

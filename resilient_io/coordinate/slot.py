@@ -88,8 +88,9 @@ class Slot:
         self._lock.free()
 
     def is_mine(self) -> bool:
-        """Say whether the slot is this level's still."""
-        return bool(self._map[self._at : self._at + DIGEST_BYTES] == self.digest)
+        """Say whether the slot is this level's still, and in the file that is in use."""
+        here = self._map[self._at : self._at + DIGEST_BYTES]
+        return bool(here == self.digest) and self._map is self._table.map
 
     def is_limited(self) -> bool:
         """Say whether the level is limited; needs no lock."""
@@ -175,19 +176,30 @@ class Slot:
         for number, (owner, lease) in enumerate(zip(owners, leases, strict=True)):
             if owner == 0.0 or not joining.is_live((lease,), now):
                 self._row_at = self._at + ROWS_AT + number * ROW_BYTES
+                self._doubles[self._row_at // 8] = self._table.owner
                 self.show((now, *[0.0] * (joining.ROW - 1)))
                 return
 
     def show(self, row: tuple[float, ...]) -> None:
-        """Write this process's row; needs no lock, only its owner writes it."""
-        if self._row_at is not None:
-            ROW.pack_into(self._map, self._row_at, self._table.owner, *row)
+        """Write this process's row; needs no lock, only its owner does. One that was taken away is claimed anew."""
+        at = self._row_at
+        if at is None:
+            return
+        if self._doubles[at // 8] != self._table.owner:
+            self._row_at = None
+            return
+        ROW.pack_into(self._map, at, self._table.owner, *row)
+
+    @property
+    def has_row(self) -> bool:
+        """Say whether this process has a row, as far as it knows."""
+        return self._row_at is not None
 
     def release_row(self) -> None:
         """Give the row up."""
-        if self._row_at is not None:
-            self._map[self._row_at : self._row_at + ROW_BYTES] = bytes(ROW_BYTES)
-            self._row_at = None
+        at, self._row_at = self._row_at, None
+        if at is not None and self._doubles[at // 8] == self._table.owner:
+            self._map[at : at + ROW_BYTES] = bytes(ROW_BYTES)
 
     def rows(self) -> list[tuple[float, ...]]:
         """Return what the other processes show."""

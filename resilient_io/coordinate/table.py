@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
+import math
 import mmap
 import os
-import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -20,13 +20,17 @@ from resilient_io.coordinate.folder import Unusable, table_in
 from resilient_io.coordinate.layout import (
     DIGEST_BYTES,
     FILE_BYTES,
-    HEADER,
     SLOTS,
     WANTED_AT,
     slot_at,
 )
+from resilient_io.coordinate.opening import is_in_place, opened
 from resilient_io.coordinate.slot import Slot
 
+_log = logging.getLogger("resilient_io")
+
+# How often the file is looked at: a job that cleans up may have removed it.
+_LOOK_S: Final = 1.0
 # Slots that are looked at for a name; more would make a full table slow.
 _PROBES: Final = 16
 
@@ -34,26 +38,63 @@ _PROBES: Final = 16
 class Table:
     """The mapped file. Not thread-safe: the gate's lock guards it. Raises Unusable where it cannot be had."""
 
-    __slots__ = ("doubles", "fd", "map", "owner", "path")
+    __slots__ = ("_folder", "_looked_at", "_old", "_told", "doubles", "fd", "map", "owner", "path")
 
     def __init__(self, folder: Path) -> None:
-        if not HAS_LOCKS:
-            raise Unusable("this platform has no file locks")
-        try:
-            self.path = table_in(folder)
-            self.fd = _opened(self.path)
-            self.map: Any = mmap.mmap(self.fd, FILE_BYTES)
-        except (OSError, ValueError) as error:
-            raise Unusable(f"{folder}: {error}") from error
-        self.doubles = memoryview(self.map).cast("d")
+        # Descriptors of files that were replaced: locks of theirs may still be let go.
+        self._old: list[int] = []
+        self._folder, self._looked_at, self._told = folder, -math.inf, False
         # Who a row belongs to: a number that no other process draws, because PIDs are not unique across containers.
         self.owner = float(int.from_bytes(os.urandom(6), "big") + 1)
+        self._map()
 
     def __del__(self) -> None:
         # It may not have got as far as opening it.
-        fd = getattr(self, "fd", None)
-        if fd is not None:
-            os.close(fd)
+        fds = (getattr(self, "fd", None), *getattr(self, "_old", ()))
+        for fd in fds:
+            if fd is not None:
+                os.close(fd)
+
+    def _map(self) -> None:
+        if not HAS_LOCKS:
+            raise Unusable("this platform has no file locks")
+        try:
+            self.path = table_in(self._folder)
+            fd = opened(self.path)
+            try:
+                self.map: Any = mmap.mmap(fd, FILE_BYTES)
+            except BaseException:
+                os.close(fd)
+                raise
+        except (OSError, ValueError) as error:
+            raise Unusable(f"{self._folder}: {error}") from error
+        self.fd = fd
+        self.doubles = memoryview(self.map).cast("d")
+
+    def renew(self, now: float) -> bool:
+        """Map the file that is there now, if the one in use was removed or replaced; say whether that was so.
+
+        Looks at most every `_LOOK_S`. Slots of the file before are no longer theirs (`Slot.is_mine`).
+        """
+        if now - self._looked_at < _LOOK_S:
+            return False
+        self._looked_at = now
+        if is_in_place(self.fd, self.path):
+            return False
+        before = self.fd
+        try:
+            self._map()
+        except Unusable as error:
+            self._tell("limits are shared no further: the table of this machine was removed: %s", error)
+            return False
+        self._old.append(before)
+        self._tell("the table of limits at %s was removed or replaced; limits are shared anew", self._folder)
+        return True
+
+    def _tell(self, text: str, *about: object) -> None:
+        """Warn once; what goes on is for those who look for it."""
+        _log.log(logging.DEBUG if self._told else logging.WARNING, text, *about)
+        self._told = True
 
     def slot(self, name: str, now: float) -> Slot | None:
         """Return the slot of a level, taken for it if there is room; None if the table is full or held up."""
@@ -83,8 +124,10 @@ class Table:
                 return slot
             if free is None and slot.is_idle(now):
                 free = slot
-        if free is not None:
-            free.take(now)
+        if free is None:
+            self._tell("the table of limits at %s is full; some limits are not shared", self._folder)
+            return None
+        free.take(now)
         return free
 
     @contextlib.contextmanager
@@ -95,33 +138,3 @@ class Table:
             yield lock.take_patiently()
         finally:
             lock.free()
-
-
-def _opened(path: Path) -> int:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-            raise Unusable(f"{path} is no file of this user's")
-        _prepare(fd, path)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
-
-
-def _prepare(fd: int, path: Path) -> None:
-    """Give a new file its size and header; empty one that is not what it should be."""
-    until = time.monotonic() + 1.0
-    lock = ByteLock(fd, 0)
-    while not lock.take():
-        if time.monotonic() > until:
-            raise Unusable(f"{path} is held up by another process")
-        time.sleep(0.001)
-    try:
-        if os.fstat(fd).st_size != FILE_BYTES or os.pread(fd, len(HEADER), 0) != HEADER:
-            os.ftruncate(fd, 0)
-            os.ftruncate(fd, FILE_BYTES)
-            os.pwrite(fd, HEADER, 0)
-    finally:
-        lock.free()

@@ -30,7 +30,7 @@ _OUTCOMES: Final = {
 # Answers such as 404 and 412 came from a service that did its work: for the law they are successes.
 _ANSWERED: Final = frozenset({FaultKind.NOT_FOUND, FaultKind.PRECONDITION, FaultKind.CLIENT_BUG, FaultKind.AUTH})
 # What the ledger keeps: faults that say nothing of the object, so that nobody may take them for an absence.
-_HIDES_THE_TRUTH: Final = frozenset({FaultKind.THROTTLED, FaultKind.TRANSIENT, FaultKind.AMBIGUOUS})
+_HIDES_THE_TRUTH: Final = frozenset({FaultKind.THROTTLED, FaultKind.TRANSIENT, FaultKind.AMBIGUOUS, FaultKind.AUTH})
 # A permit that did not come in time: the scope is limited, but no request of this call was refused.
 WAITED: Final = Verdict(kind=FaultKind.THROTTLED, load=Load.NONE, applied=Applied.NO, rule="waited-for-permit")
 
@@ -55,8 +55,8 @@ class Call:
     """
 
     __slots__ = (
-        "_blob", "_machine", "_nested", "_permit", "_place", "_runtime", "_started_at", "give_up", "judged_as",
-        "lost_answer", "name", "operation", "path", "policy", "verdict",
+        "_blob", "_machine", "_nested", "_permit", "_place", "_resigned", "_runtime", "_started_at", "give_up",
+        "judged_as", "lost_answer", "name", "operation", "path", "policy", "verdict",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +83,7 @@ class Call:
         self.path = path
         self.policy = policy
         self.lost_answer = False
+        self._resigned = False
         self._nested = nested
         self._blob = blob
         self.verdict: Verdict | None = None
@@ -249,9 +250,8 @@ class Call:
         verdict = self.verdict
         if verdict is None:
             return None
-        if verdict.kind not in _HIDES_THE_TRUTH:
-            self._record(verdict, "not_retryable")
-            return None
+        if verdict.kind is FaultKind.AUTH or verdict.kind not in _HIDES_THE_TRUTH:
+            return self._signed_anew(verdict)
         gate, now = self._runtime.gate, self._runtime.clock.now()
         budget, u = gate.budget_of(self.path, self.policy), gate.draw()
         repeatable = is_idempotent(self.judged_as) or repeat_is_told(self.judged_as)
@@ -263,6 +263,22 @@ class Call:
                 return delay_s
             case GiveUpNow(reason):
                 self._record(verdict, reason)
+        return None
+
+    def concluded(self, verdict: Verdict) -> None:
+        """Note what the call came to in the end, where that was found out after its attempts."""
+        self.verdict = verdict
+        self._record(verdict, "not_retryable")
+
+    def _signed_anew(self, verdict: Verdict) -> float | None:
+        """Return no delay for the one attempt with a new signature, where that may help; else None."""
+        if verdict.resign and not self._resigned:
+            self._resigned, now = True, self._runtime.clock.now()
+            again = replace(verdict, retryable=True)
+            if isinstance(self._machine.on_fault(again, now, 0.0, idempotent=True, budget=None), Retry):
+                self._announce_retry(verdict, 0.0, now)
+                return 0.0
+        self._record(verdict, "not_retryable")
         return None
 
     def _announce_retry(self, verdict: Verdict, delay_s: float, now: float) -> None:

@@ -6,13 +6,13 @@ import contextlib
 import io
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 from resilient_io.control.ranges import Span
 
 _NEW_FILE_MODE: Final = 0o666
-_PIECE_BYTES: Final = 2**20
+_SHOWN_BYTES: Final = 2**20
 
 
 class Landing(Protocol):
@@ -26,6 +26,9 @@ class Landing(Protocol):
 
     def forget(self, start: int, end: int) -> None:
         """Forget the bytes [start, end): they come again."""
+
+    def show(self, take: Callable[[Any], object]) -> None:
+        """Call `take` with all bytes, in their order, a piece at a time; from another thread while nothing is put."""
 
 
 class Whole(Landing, Protocol):
@@ -73,10 +76,9 @@ class Memory:
         if self._size_bytes is None:
             self._buffer.truncate(start)
 
-    def read_back(self) -> Iterator[bytes | memoryview]:
-        """Yield all bytes in one piece."""
-        whole = self._whole if self._view is None else self._view
-        yield self._buffer.getbuffer() if whole is None else whole
+    def show(self, take: Callable[[Any], object]) -> None:
+        """Call `take` with all bytes."""
+        take(self._view if self._view is not None else self.value())
 
     def value(self) -> bytes:
         """Return all bytes; nothing may be put afterwards."""
@@ -107,6 +109,10 @@ class Shifted:
     def forget(self, start: int, end: int) -> None:
         """Forget these bytes of the object."""
         self._landing.forget(start - self._start, end - self._start)
+
+    def show(self, take: Callable[[Any], object]) -> None:
+        """Call `take` with the part."""
+        self._landing.show(take)
 
 
 class Slot:
@@ -218,14 +224,13 @@ class LocalFile:
         if self._file is not None and self._part is not None and end == os.fstat(self._file.fileno()).st_size:
             self._file.truncate(start)
 
-    def read_back(self) -> Iterator[bytes | memoryview]:
-        """Yield what was written, in pieces; nothing of what is no plain file."""
-        file, at = self._file, 0
-        if file is None or self._part is None or not hasattr(os, "pread"):
+    def show(self, take: Callable[[Any], object]) -> None:
+        """Call `take` with what was written; a device that is no file shows nothing."""
+        if self._part is None:
             return
-        while piece := os.pread(file.fileno(), _PIECE_BYTES, at):
-            at += len(piece)
-            yield piece
+        with landed(), open(self._part, "rb") as written:
+            while piece := written.read(_SHOWN_BYTES):
+                take(piece)
 
     def publish(self) -> None:
         """Give the file its name; it replaces one that has it, and keeps that one's permissions."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import io
 import logging
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 _log = logging.getLogger("resilient_io")
@@ -22,8 +26,10 @@ class PublishedWhole:
     the log `resilient_io`. Not thread-safe, as files are not.
     """
 
+    fs: Any
     path: str
     mode: str
+    buffer: Any
     closed: bool
     _failure: BaseException | None
     _handled_at_open: BaseException | None = None
@@ -76,10 +82,35 @@ class PublishedWhole:
             self.closed = True
         return True
 
+    def _is_collected_on_its_loop(self) -> bool:
+        """Say whether the file ends in the thread that would send it."""
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            return False
+        return running is getattr(self.fs, "_loop", None)
+
+    def _close_elsewhere(self) -> None:
+        """Close the file in a thread of its own: the one of the loop would wait for itself."""
+        with contextlib.suppress(AttributeError, ValueError):
+            # Collected in a cycle, the buffer may be closed by its own finalizer, soon or already.
+            self.buffer = io.BytesIO(self.buffer.getvalue())
+            self.buffer.seek(0, io.SEEK_END)
+        threading.Thread(target=self._close_quietly, name="resilient-io-close").start()
+
+    def _close_quietly(self) -> None:
+        try:
+            self.close()
+        except Exception:  # nobody is there to catch it
+            _log.warning("%s was not written: it was collected before it was closed", self.path, exc_info=True)
+
     def __del__(self) -> None:
         if sys.is_finalizing():
             # No event loop runs any more: sending would wait for ever. Nothing becomes visible.
             self.closed = True
+        elif not self.closed and self.mode != "rb" and self._is_collected_on_its_loop():
+            self._close_elsewhere()
+            return
         super().__del__()  # type: ignore[misc]  # the file's class comes after this one
 
 

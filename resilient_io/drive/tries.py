@@ -110,9 +110,12 @@ class Tries:
         if permit is not None:
             permit.free()
 
-    def failed(self, error: Exception) -> bool:
-        """Note what the attempt came to; say whether there will be another, after `delay_s`."""
-        verdict = classify(error)
+    def failed(self, error: Exception, verdict: Verdict | None = None) -> bool:
+        """Note what the attempt came to; say whether there will be another, after `delay_s`.
+
+        `verdict` is for who knows better than `classify(error)`.
+        """
+        verdict = verdict if verdict is not None else classify(error)
         permit, self._permit = self._permit, None
         if permit is not None:
             permit.free(outcome_of(verdict))

@@ -72,8 +72,9 @@ class Simulation:
             ]
         measured_s = self._end_s - max(self._warm_s, fleet.begin_s)
         result = Result(processes=fleet.processes, seconds=measured_s, done=[0] * fleet.processes)
-        result.served_by_second = [0] * (int(self._end_s) + 1)
-        left = [math.inf if fleet.operations is None else float(fleet.operations)] * fleet.processes
+        result.served_by_second, result.refused_by_second = ([0] * (int(self._end_s) + 1) for _ in range(2))
+        each = math.inf if fleet.operations is None else float(fleet.operations)
+        left = [math.inf] * fleet.lasting + [each] * (fleet.processes - fleet.lasting)
         self._jobs.append(_Job(fleet, result, left, [0] * fleet.processes, clients))
         return clients
 
@@ -196,6 +197,7 @@ class Simulation:
         job, fleet, lane = operation.job, operation.job.fleet, operation.lane
         if fleet.limited:
             lane.on_refused(now, operation.sent_at, self._rng.random(), operation.said, operation.blob)
+        job.result.refused_by_second[int(now)] += 1
         operation.refusals += 1
         if operation.refusals >= fleet.max_attempts:
             job.result.failed += 1

@@ -37,6 +37,8 @@ class Fleet:
     """What the law is told of the part of the fleet that each record stands for, true or not; None: nothing."""
     operations: int | None = None
     """By process; None goes on until the end."""
+    lasting: int = 0
+    """The first so many processes go on until the end, whatever `operations` says; then the run ends at its time."""
     pause_s: float = 0.0
     """A caller computes between its operations: a uniform time up to twice this."""
     prefixes: Sequence[int] = (0,)

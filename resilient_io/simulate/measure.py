@@ -34,6 +34,8 @@ class Result:
     """Of measured operations, from the call to its end, waits and retries within."""
     served_by_second: list[int] = field(default_factory=list)
     """Whole run: operations that ended in each second."""
+    refused_by_second: list[int] = field(default_factory=list)
+    """Whole run: refusals that came in each second."""
     rates_per_s: list[float] = field(default_factory=list)
     """Admitted rate of each record at the end."""
 

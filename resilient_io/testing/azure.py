@@ -147,7 +147,7 @@ class AzureProtocol:
         body = b"" if head.method == "HEAD" else _error_xml(code, message or _MESSAGES.get(code, code), request_id)
         headers = [
             ("Server", "Windows-Azure-Blob/1.0 Microsoft-HTTPAPI/2.0"),
-            ("x-ms-error-code", code),
+            *([("x-ms-error-code", code)] if status >= 400 else []),  # a plan may script a success, too
             ("x-ms-request-id", request_id),
             ("x-ms-version", head.headers.get("x-ms-version", _API_VERSION)),
         ]

@@ -64,11 +64,12 @@ async def _until(is_so: Callable[[], bool]) -> None:
 
 async def _rest_comes_beside(store: FaultServer, read: str, target: Path) -> None:
     fs = _filesystem(store, asynchronous=True)
-    chunks = {"chunksize": MIB}
+    chunks = {"chunksize": MIB, "max_concurrency": 3}
     pending = fs._cat_file(PATH, **chunks) if read == "cat_file" else fs._get_file(PATH, str(target), **chunks)
     task = asyncio.ensure_future(pending)
     # The first body stands still for ever; all four ranges of the rest come in spite of it.
     await asyncio.wait_for(_until(lambda: sum(e.status == 206 and e.outcome == "ok" for e in store.log()) == 4), 30)
+    assert store.stats().peak_of(bucket="big") <= 3
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -212,14 +212,42 @@ def test_a_lost_answer_does_not_make_an_exclusive_write_fail_as_if_another_had_w
     fs: Any, box: Any, azure_store: Any, break_it: Break, block_size: int | None
 ) -> None:
     break_it("PutBlockList" if block_size else "PutBlob", FaultAction.RESET_AFTER, calls=(1,))
-    ended: Exception | None = None
-    try:
-        with fs.open(f"{azure_store.container}/only", "xb", block_size=block_size) as file:
-            file.write(bytes(35))
-    except Exception as error:
-        ended = error
-    assert ended is None or isinstance(ended, AmbiguousWriteError)
+    with fs.open(f"{azure_store.container}/only", "xb", block_size=block_size) as file:
+        file.write(bytes(35))
     assert box.download_blob("only").readall() == bytes(35)
+
+
+@pytest.mark.parametrize("op", ["CreateAppendBlob", "AppendBlock"])
+def test_what_is_appended_is_never_appended_twice(
+    fs: Any, box: Any, azure_store: Any, break_it: Break, op: str
+) -> None:
+    path = f"{azure_store.container}/log"
+    break_it(op, FaultAction.RESET_AFTER, calls=(1,))
+    if op == "AppendBlock":
+        with pytest.raises(AmbiguousWriteError), fs.open(path, "ab") as file:
+            file.write(b"line\n")
+    else:
+        with fs.open(path, "ab") as file:
+            file.write(b"line\n")
+    assert azure_store.server.stats().count(op="AppendBlock") == 1
+    assert box.download_blob("log").readall() == b"line\n"
+
+
+def test_a_blob_that_another_began_meanwhile_is_not_emptied(fs: Any, box: Any, azure_store: Any) -> None:
+    file = fs.open(f"{azure_store.container}/log", "ab")
+    file.write(b"second\n")
+    fs._exists, exists = _not_there, fs._exists
+    try:
+        box.get_blob_client("log").create_append_blob()
+        box.get_blob_client("log").append_block(b"first\n")
+        file.close()
+    finally:
+        fs._exists = exists
+    assert box.download_blob("log").readall() == b"first\nsecond\n"
+
+
+async def _not_there(path: str) -> bool:
+    return False
 
 
 def test_appends_add_up(fs: Any, box: Any, azure_store: Any) -> None:

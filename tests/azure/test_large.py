@@ -85,6 +85,16 @@ def test_a_large_blob_costs_a_request_a_block(
     assert os.listdir(tmp_path) == ["local"]
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_no_more_requests_are_under_way_than_the_call_says(
+    make_fs: Callable[..., Any], path: str, azure_store: Any, at_once: int
+) -> None:
+    fs = make_fs(blocksize=MIB // 2)
+    azure_store.server.reset()
+    assert fs.cat_file(path, max_concurrency=at_once) == DATA
+    assert azure_store.server.stats().peak_of(op_class="read") <= at_once
+
+
 def test_an_empty_blob_costs_one_request(fs: Any, box: Any, azure_store: Any, tmp_path: Path) -> None:
     box.upload_blob("empty", b"")
     azure_store.server.reset()

@@ -286,3 +286,12 @@ def test_a_replaced_object_is_not_joined(store: OddStore) -> None:
     store.how = how
     with pytest.raises(ObjectChanged):
         filesystem(store).cat_file(PATH)
+
+
+def test_a_body_whose_checksum_is_always_another_is_not_read_for_ever(store: OddStore) -> None:
+    """All of its bytes come each time, and none of them is kept: that is no progress."""
+    wrong = base64.b64encode(zlib.crc32(b"other").to_bytes(4, "big")).decode()
+    store.how = lambda ask: store.sound(ask, **{"x-amz-checksum-crc32": wrong})
+    with pytest.raises(RetriesExhausted, match=r"checksum\) after 3 attempts"):
+        filesystem(store).cat_file(PATH)
+    assert len(store.asks) == 3

@@ -36,6 +36,26 @@ def test_a_reader_that_jumps_gets_little() -> None:
     assert streak.ahead(Span(30 * MIB, 30 * MIB + LEAST_BYTES)) is None
 
 
+def test_a_reader_of_records_far_apart_gets_little_more_than_each() -> None:
+    streak = _streak()
+    for at in (500 * MIB, 100 * MIB, 900 * MIB):
+        head = _read(streak, at, 30)
+        streak.note(at + 30, at + 400_000)
+        rest = streak.fetch(head.end, at + 400_000)
+        assert len(head) + len(rest) == 5 * LEAST_BYTES
+        assert streak.ahead(rest) is None
+
+
+def test_a_reader_that_streams_from_the_middle_on_gets_more_each_time() -> None:
+    streak, at, windows = _streak(), 300 * MIB, []
+    for _ in range(5):
+        span = _read(streak, at, 1000)
+        windows.append(len(span) // LEAST_BYTES)
+        streak.note(at + 1000, span.end)
+        at = span.end
+    assert windows == [1, 4, 20, 100, 100]
+
+
 def test_nothing_is_fetched_ahead_of_who_reads_a_header_alone() -> None:
     streak = _streak()
     streak.note(0, LEAST_BYTES - 1)

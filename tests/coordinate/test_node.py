@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from resilient_io.control import law
-from resilient_io.control.law_record import ASSUMED
+from resilient_io.control.law_record import ASSUMED, CHALLENGE
 from resilient_io.coordinate.fleet import Job
 from resilient_io.coordinate.node import ALONE_S, NodePace
 from resilient_io.coordinate.table import Table
@@ -79,16 +79,18 @@ def test_the_size_of_the_fleet_is_known_from_the_policy(folder: Path) -> None:
     assert paces[0][1][law.SHARE] == pytest.approx(0.25)
 
 
-def play(paces: list[NodePace], *, ceiling_per_s: float, seconds: float, callers: int = 2) -> tuple[Counter[int], int]:
+def play(
+    paces: list[NodePace], *, ceiling_per_s: float, seconds: float, callers: int = 2, since: float = NOW
+) -> tuple[Counter[int], int]:
     """Let processes send as fast as they may to a store with a ceiling; return what each got, and the refusals."""
     rng = random.Random(4)
     got: Counter[int] = Counter()
-    refused, tokens, filled_at = 0, ceiling_per_s / 2, NOW
+    refused, tokens, filled_at = 0, ceiling_per_s / 2, since
     # (at, process, sent_at or None): an answer that comes home, or a caller that asks.
-    events = sorted((NOW + rng.random() / 100, number % len(paces), None) for number in range(len(paces) * callers))
+    events = sorted((since + rng.random() / 100, number % len(paces), None) for number in range(len(paces) * callers))
     while events:
         now, who, sent_at = events.pop(0)
-        if now > NOW + seconds:
+        if now > since + seconds:
             break
         if sent_at is not None:
             tokens = min(ceiling_per_s / 2, tokens + (now - filled_at) * ceiling_per_s)
@@ -143,6 +145,38 @@ def test_a_process_that_finds_the_lock_held_decides_alone(start: Start, folder: 
     back = later + 10.0 + 2 * ALONE_S
     alone.ready_at(back)
     assert rec[law.RATE] == pytest.approx(shared, rel=0.01)
+
+
+def test_a_process_that_is_alone_does_not_take_itself_for_all(start: Start, folder: Path) -> None:
+    """It has its part of all that the record holds, and gives up what all were trying out."""
+    paces = [start(NOW) for _ in range(4)]
+    for pace, _ in paces:
+        pace.on_send(NOW, 0.5)
+    enter(paces[0][0], NOW)
+    slot = Table(folder).slot("store|bucket|train|read", NOW)
+    assert slot is not None
+    assert slot.lock()
+    shared = slot.read(NOW)
+    shared[law.GOOD], shared[law.SHARE] = 80.0, ASSUMED
+    shared[law.ENTERING] = shared[CHALLENGE] = 1.0
+    slot.write(shared)
+    alone, rec = paces[1]
+    alone.ready_at(NOW + 0.05)
+    alone.ready_at(NOW + 0.1)
+    assert rec[law.GOOD] == 20.0
+    assert rec[law.SHARE] == pytest.approx(ASSUMED / 4)
+    assert rec[law.ENTERING] == rec[CHALLENGE] == 0.0
+    slot.unlock()
+
+
+def test_one_busy_process_among_idle_ones_has_the_whole_ceiling(start: Start) -> None:
+    """Within fifteen seconds 95 % of it, whatever the others had before."""
+    paces = [start(NOW)[0] for _ in range(8)]
+    play(paces, ceiling_per_s=60.0, seconds=20.0)
+    busy = paces[:1]
+    play(busy, ceiling_per_s=60.0, seconds=15.0, callers=16, since=NOW + 25.0)
+    got, _ = play(busy, ceiling_per_s=60.0, seconds=10.0, callers=16, since=NOW + 40.0)
+    assert got[0] >= 0.95 * 60.0 * 10.0
 
 
 def test_what_was_learnt_while_the_lock_was_held_is_not_lost(start: Start, folder: Path) -> None:

@@ -178,6 +178,50 @@ def test_rows_of_the_dead_are_used_again(folder: Path) -> None:
     assert 1 <= len(late.rows()) <= 10
 
 
+def test_a_row_that_another_process_took_is_not_written(folder: Path) -> None:
+    """One that was idle for longer than its lease comes back: two must not be taken for one."""
+    first, second = slot_of(Table(folder)), slot_of(Table(folder))
+    first.claim_row(NOW)
+    late = NOW + 100.0
+    second.claim_row(late)
+    first.show((late, *[0.0] * 6))
+    first.claim_row(late)
+    first.show((late, 5.0, *[0.0] * 5))
+    second.show((late, 7.0, *[0.0] * 5))
+    assert sorted(row[1] for row in slot_of(Table(folder)).rows()) == [5.0, 7.0]
+
+
+def test_a_table_of_another_version_is_replaced_and_not_cut_short(folder: Path) -> None:
+    """Its processes would be killed at their next look; they go on with what they have, and see the new one."""
+    old = Table(folder)
+    slot = slot_of(old)
+    slot.write(limited())
+    old.map[0:8] = b"OLDTABLE"
+    new = Table(folder)
+    assert not slot_of(new).is_limited()
+    assert slot.is_limited()
+    assert old.renew(NOW)
+    assert not slot.is_mine()
+    assert not slot.lock()
+    slot_of(old).write(limited())
+    assert slot_of(new).is_limited()
+    assert [path.name for path in folder.iterdir()] == [new.path.name]
+
+
+def test_a_table_that_was_removed_is_missed_once_a_second(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = Table(folder)
+    assert not table.renew(NOW)
+    table.path.unlink()
+    assert not table.renew(NOW + 0.5)
+    assert table.renew(NOW + 1.5)
+    table.path.unlink()
+    folder.chmod(0o755)
+    assert not table.renew(NOW + 3.0)
+    folder.chmod(0o700)
+    assert table.renew(NOW + 4.5)
+    assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
+
+
 HOLD = """
 import sys
 from pathlib import Path

@@ -147,7 +147,19 @@ def test_decide(clock: ManualClock, verdict: Verdict, judged_as: str, reason: st
         assert delay_s is None
         assert call.give_up is not None
         assert call.give_up.reason == reason
-        assert call.hides_the_truth() == (verdict is LOST_WRITE)
+        assert call.hides_the_truth() == (verdict in (LOST_WRITE, DENIED))
+
+
+def test_a_signature_that_ran_out_is_made_anew_once_and_at_once(clock: ManualClock) -> None:
+    call = call_of(judged_as="AppendBlock")
+    for delay_s in (0.0, None):
+        call.admit()
+        call.failed(Verdict(kind=FaultKind.AUTH, rule="credentials-expired", resign=True))
+        assert call.decide() == delay_s
+    assert call.attempts == 2
+    assert call.give_up is not None
+    assert call.give_up.reason == "not_retryable"
+    call.close()
 
 
 @pytest.mark.parametrize(("verdict", "sent", "reason"), [(REFUSED, 4, "throttle_attempts"), (RESET, 3, "attempts")])

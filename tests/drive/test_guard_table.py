@@ -16,7 +16,14 @@ PARTS = {
         *("download_file_part_concurrent", "get_delegated_s3pars", "iterdir", "list_pages"),
         *("upload_file_part_concurrent", "url"),
     },
-    "azure": {"blob_of", "below", "details", "separate_directory_markers_for_non_empty_directories", "url"},
+    "azure": {
+        "blob_of",
+        "below",
+        "details",
+        "read_whole",
+        "separate_directory_markers_for_non_empty_directories",
+        "url",
+    },
 }
 SHARED_PARTS = {"first", "open_async", "process_limits"}
 FILESYSTEMS = {

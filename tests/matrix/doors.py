@@ -18,6 +18,7 @@ POLICY: dict[str, object] = {
     "max_throttle_attempts": 4,
     "retry_budget_burst": 100_000,
     "deadline_s": 30_000,
+    "verify": "strict",
 }
 # What boto3, botocore and s3fs are given.
 _KEYS = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing", "region_name": "us-east-1"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import gzip
@@ -279,6 +280,21 @@ def test_a_file_collected_unclosed_is_published_as_stock_does(store: Any) -> Non
     pickle.dump({"step": 1}, store.fs.open(store.path("x"), "wb"))
     gc.collect()
     assert pickle.loads(store.content_of("x")) == {"step": 1}
+
+
+def test_a_file_let_go_on_the_loop_that_would_send_it_is_published_too(store: Any) -> None:
+    """The last reference goes in any thread; there the file would wait for itself."""
+    held = [store.fs.open(store.path("x"), "wb")]
+    held[0].write(b"whole")
+
+    async def let_go() -> None:
+        held.clear()
+
+    asyncio.run_coroutine_threadsafe(let_go(), store.fs.loop).result(10)
+    for thread in threading.enumerate():
+        if thread.name == "resilient-io-close":
+            thread.join(10)
+    assert store.content_of("x") == b"whole"
 
 
 def test_a_file_collected_while_an_exception_ends_its_function_is_no_half_file(store: Any) -> None:

@@ -1,0 +1,130 @@
+"""Whose a refusal is, and that no two levels pay for one."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import pytest
+
+from resilient_io.control import charging, evidence, law
+from resilient_io.control.charging import Outcome
+from resilient_io.control.evidence import Family
+from resilient_io.control.law import Record
+from resilient_io.control.scopes import ScopePath, scope_path
+
+PATH = scope_path(endpoint="https://a.blob.test", account="a", bucket="c", prefix="train", op_class="read")
+PREFIX = len(PATH.levels()) - 1
+
+
+class Level:
+    """What it was told, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def on_refusal(self, now: float, sent_at: float, u: float) -> None:
+        self.told.append("refused")
+
+    def on_suspected(self, now: float, sent_at: float, u: float) -> None:
+        self.told.append("suspected")
+
+    def on_dropped(self, now: float) -> None:
+        self.told.append("dropped")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One level of the path: its record, and what is known of those below it."""
+
+    rate: Record
+    below: Family
+
+
+def places(path: ScopePath = PATH, *, limited: str = "", below: dict[str, Family] | None = None) -> list[Place]:
+    """Return the levels of a path; `limited` and `below` are keyed by the end of a level's key."""
+    found = []
+    for key in path.levels():
+        rate = law.fresh(0.0)
+        if limited and key.endswith(limited):
+            rate[law.LIMITED], rate[law.RATE] = 1.0, 100.0
+        families = [family for end, family in (below or {}).items() if key.endswith(end)]
+        found.append(Place(rate, families[0] if families else OrderedDict()))
+    return found
+
+
+def seen(**refusals: int) -> Family:
+    """Fifty requests of each member, so many of them refused."""
+    family: Family = OrderedDict()
+    for name, count in refusals.items():
+        for number in range(50):
+            evidence.note(family, name, 0.0, refused=number < count)
+    return family
+
+
+def charged(levels: list[Place], path: ScopePath = PATH, said: str | None = None, blob: str = "") -> int:
+    return charging.whose(levels, path, said, Outcome.REFUSED, blob, 0.0)
+
+
+def test_what_the_service_says_decides() -> None:
+    hot = {"|train|read": seen(hot=40, a=0, b=0)}
+    assert charged(places(below=hot), said="account", blob="hot") == PATH.index_of("account")
+
+
+def test_without_a_word_it_is_the_prefix() -> None:
+    assert charged(places()) == PREFIX
+    assert charged(places(below={"|train|read": seen(a=5, b=5, c=5)}), blob="a") == PREFIX
+
+
+def test_a_blob_that_is_refused_far_more_than_the_others_pays_itself() -> None:
+    """One past the levels of the path, and the last one of the path of the blob."""
+    hot = seen(hot=40, a=0, b=0)
+    assert charged(places(below={"|train|read": hot}), blob="hot") == PREFIX + 1
+    narrow = PATH.of_blob("hot")
+    assert charged(places(narrow, below={"|train|read": hot}), narrow, blob="hot") == len(narrow.levels()) - 1
+
+
+def test_a_limit_above_that_is_known_stands_for_more() -> None:
+    """The bucket is limited, and nothing speaks for this prefix alone."""
+    assert charged(places(limited="|c|read")) == PREFIX - 1
+
+
+def test_levels_that_are_left_out_change_nothing() -> None:
+    """The simulation of one prefix keeps the last level only."""
+    assert charged(places()[-1:]) == 0
+    assert charged(places()[-1:], said="account") == 0
+
+
+@pytest.mark.parametrize("outcome", [Outcome.SUSPECTED, Outcome.DROPPED])
+def test_what_is_no_refusal_is_no_evidence(outcome: Outcome) -> None:
+    levels = places(below={"|train|read": seen(hot=40, a=0, b=0)})
+    assert charging.whose(levels, PATH, None, outcome, "hot", 0.0) == PREFIX
+
+
+@pytest.mark.parametrize(
+    ("outcome", "told"),
+    [(Outcome.REFUSED, "refused"), (Outcome.SUSPECTED, "suspected"), (Outcome.DROPPED, "dropped")],
+)
+def test_one_level_pays_and_the_others_count(outcome: Outcome, told: str) -> None:
+    levels = [Level() for _ in range(4)]
+    charging.settle_failed(levels, levels[1], outcome, 1.0, 0.5, 0.0)
+    assert [level.told for level in levels] == [["dropped"], [told], ["dropped"], ["dropped"]]
+
+
+def test_a_new_level_pays_beside_those_of_the_path() -> None:
+    levels, hot = [Level() for _ in range(2)], Level()
+    charging.settle_failed(levels, hot, Outcome.REFUSED, 1.0, 0.5, 0.0)
+    assert [level.told for level in (*levels, hot)] == [["dropped"], ["dropped"], ["refused"]]
+
+
+def test_a_new_level_knows_what_came_through() -> None:
+    blobs: Family = OrderedDict()
+    for step in range(100):
+        evidence.note(blobs, "hot", step / 10, refused=False)
+    rate = law.fresh(10.0)
+    charging.begin_hot(rate, blobs["hot"], 10.0)
+    assert rate[law.COUNT] == pytest.approx(8.6, abs=1.5)
+    law.on_refusal(rate, 10.0, 9.99, 0.0)
+    limited = list(rate)
+    charging.begin_hot(rate, blobs["hot"], 10.0)
+    assert rate == limited
