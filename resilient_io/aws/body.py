@@ -104,9 +104,9 @@ class Body:
         self._must_be_same_version(answer)
         self._before_bytes = self.got_bytes
         self.is_first = not self.is_begun()
-        length_bytes = answer.get("ContentLength")
+        length_bytes, content_range = answer.get("ContentLength"), answer.get("ContentRange")
         try:
-            told = told_by(answer.get("ContentRange"), length_bytes, _status_of(answer))
+            told = told_by(content_range, length_bytes, 200 if content_range else _status_of(answer))
             if self.is_first:
                 self._begin_with(answer, told)
             elif self._end is None and told.size is not None:
@@ -123,8 +123,9 @@ class Body:
         span = span_of(self._asked, told)
         bytes_before(told, span.begin)
         check = privates.checksum_of(answer.get("Body"))
-        if told.end is None and check is None and not told.is_range:
-            self._has_no_length()
+        self.is_unverified = told.end is None and check is None
+        if self.is_unverified and self._strict:
+            raise UnverifiableBody(error="the answer has no length and no checksum")
         self.first_answer = answer
         if self._asked is WHOLE and span.end != answer.get("ContentLength"):
             self.first_answer = {**answer, "ContentLength": span.end}
@@ -137,11 +138,6 @@ class Body:
     def _is_wanted_whole(self) -> bool:
         most = self._at_most_bytes
         return most is None or self._end is None or self._end - self.begin <= most
-
-    def _has_no_length(self) -> None:
-        if self._strict:
-            raise UnverifiableBody(error="the answer has no length and no checksum")
-        self.is_unverified = True
 
     def take(self, piece: bytes) -> bytes:
         """Count a piece; return what of it belongs to the body and is new."""

@@ -7,7 +7,6 @@ caller reads it.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NoReturn, Protocol
 
@@ -57,7 +56,7 @@ class Splice:
         self._hold = part.hold if part is not None else BodyHold(machine=call.machine, call=call)
         self._body = Body(request, strict=call.policy.verify == "strict", checks=False)
         self._raw: Any = None
-        self._is_over = False
+        self._is_over = self._is_closed = False
         self._error: Exception | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -151,8 +150,45 @@ def _as_botocore_says(error: Exception) -> Exception:
     return ResponseStreamingError(error=error) if isinstance(error, ProtocolError) else error
 
 
-class Spliced(Splice, io.RawIOBase):
-    """Stands where a StreamingBody of botocore has its answer of urllib3."""
+class Spliced(Splice):
+    """Stands where a StreamingBody of botocore has its answer of urllib3.
+
+    It reads as a file does and is no io.IOBase, the making and ending of which take as long as all else here.
+    """
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._is_closed
+
+    def __enter__(self) -> Spliced:
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the lines."""
+        pending = b""
+        for piece in self.stream():
+            *lines, pending = (pending + piece).split(b"\n")
+            for line in lines:
+                yield line + b"\n"
+        if pending:
+            yield pending
+
+    def readline(self, size: int | None = -1) -> bytes:
+        """Return the next line, at most `size` bytes of it."""
+        line, most = bytearray(), -1 if size is None else size
+        while len(line) != most and (byte := self.read(1)):
+            line += byte
+            if byte == b"\n":
+                break
+        return bytes(line)
+
+    def readlines(self, hint: int = -1) -> list[bytes]:
+        """Return the lines."""
+        return list(self)
 
     def begin(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to hand on; one that is not what was asked for is asked for again."""
@@ -178,6 +214,8 @@ class Spliced(Splice, io.RawIOBase):
             pieces = []
             while piece := self._next(_PIECE_BYTES):
                 pieces.append(piece)
+                if self._body.has_all() and self.ended():
+                    break
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
         piece = self._next(amt) if amt else b""
         if len(piece) == amt or not piece or self._body.has_all():
@@ -216,7 +254,7 @@ class Spliced(Splice, io.RawIOBase):
         raw = self.__dict__.get("_raw")
         if raw is not None:
             raw.close()
-        super().close()
+        self._is_closed = True
 
     def _next(self, at_most_bytes: int) -> bytes:
         """Return the next piece, b"" at the end; what ended the body ends every read after it."""

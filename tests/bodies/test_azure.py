@@ -242,6 +242,33 @@ def test_the_md5_of_a_whole_blob_is_compared_under_strict(store: OddStore, read:
     assert read(0, 1000, policy={"verify": "strict"}) == DATA[:1000], "a part has no such MD5"
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_the_md5_of_a_blob_in_parallel_ranges_is_compared_under_strict(store: OddStore, is_damaged: bool) -> None:
+    md5 = base64.b64encode(hashlib.md5(DATA).digest()).decode()
+    damaged = bytearray(DATA)
+    damaged[250_000] ^= is_damaged
+
+    def how(ask: Ask) -> Reply:
+        reply = store.sound(ask, **{"x-ms-blob-content-md5": md5})
+        if ask.number <= breaks:
+            reply.pieces = [bytes(damaged[ask.first : ask.end])]
+        return reply
+
+    where = f"DefaultEndpointsProtocol=http;AccountName=acct;AccountKey={KEY};BlobEndpoint={store.url}/acct;"
+    fs = ResilientAzureBlobFileSystem(
+        connection_string=where, skip_instance_cache=True, blocksize=100_000, resilience={**POLICY, "verify": "strict"}
+    )
+    breaks = 3
+    store.how = how
+    assert fs.cat_file("c/train/000001") == DATA
+    assert len(store.asks) == (6 if is_damaged else 3)
+    if is_damaged:
+        breaks = 100
+        store.begin_anew(DATA, how)
+        with pytest.raises(ResilientIOError, match="checksum"):
+            fs.cat_file("c/train/000001")
+
+
 @pytest.mark.parametrize("pause_s", [0.02, 30.0], ids=["trickle", "silence"])
 def test_a_body_that_stalls_is_not_waited_for(store: OddStore, read: Read, pause_s: float) -> None:
     def how(ask: Ask) -> Reply:

@@ -291,7 +291,7 @@ def test_a_body_that_stalls_is_not_waited_for(store: OddStore, read: Read, pause
 
 
 def test_all_the_ways_to_read_a_body_work(store: OddStore, running: tuple[OddStore, Clients]) -> None:
-    lines = b"".join(b"line %d\n" % number for number in range(500))
+    lines = b"".join(b"line\r %d\n" % number for number in range(500)) + b"and no end"
     client = rio.harden(running[1]._sync, POLICY)
 
     def how(ask: Ask) -> Reply:
@@ -304,10 +304,11 @@ def test_all_the_ways_to_read_a_body_work(store: OddStore, running: tuple[OddSto
         "read": lambda body: body.read(),
         "iter_chunks": lambda body: b"".join(body.iter_chunks(100)),
         "iter": lambda body: b"".join(body),
-        "iter_lines": lambda body: b"".join(line + b"\n" for line in body.iter_lines()),
+        "iter_lines": lambda body: b"".join(body.iter_lines(keepends=True)),
         "readlines": lambda body: b"".join(body.readlines()),
         "with": lambda body: body.__enter__().read(),
-        "text": lambda body: io.TextIOWrapper(io.BufferedReader(body)).read().encode(),
+        "text": lambda body: io.TextIOWrapper(io.BufferedReader(body), newline="").read().encode(),
+        "lines": lambda body: b"".join(iter(body.__enter__().readline, b"")),
         "readinto": lambda body: _read_into(body, len(lines)),
         "stream": lambda body: b"".join(body.__enter__().stream(100)),
     }
