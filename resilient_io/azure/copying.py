@@ -42,28 +42,29 @@ class Copying(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs is untyped
         except ResourceNotFoundError as error:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path1) from error
         if answer.get("copy_status") == _PENDING:
-            await self._until_copied(target, answer["copy_id"], path2)
+            await _until_copied(target, answer["copy_id"], path2, policies.resolve(self._overlay).deadline_s)
         for path in (path1, path2):
             self.invalidate_cache(self.split_path(path, delimiter="/")[0])
 
-    async def _until_copied(self, target: Any, copy_id: str, path: str) -> None:
-        """Look at a copy until it is whole; `deadline_s` without any progress of it ends the wait."""
-        clock, seen, wait_s = runtime().clock, None, _FIRST_WAIT_S
-        started_at = progress_at = clock.now()
-        while True:
-            await clock.sleep_async(wait_s)
-            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
-            copy = (await target.get_blob_properties()).copy
-            if copy.id != copy_id:
-                raise OSError(errno.EIO, "another copy took the place of this one before it was whole", path)
-            if copy.status != _PENDING:
-                break
-            if copy.progress != seen:
-                seen, progress_at = copy.progress, clock.now()
-            elif clock.now() - progress_at >= policies.resolve(self._overlay).deadline_s:
-                raise _too_long(path, clock.now() - started_at)
-        if copy.status != "success":
-            raise OSError(errno.EIO, f"the service ended the copy: {copy.status} {copy.status_description or ''}", path)
+
+async def _until_copied(target: Any, copy_id: str, path: str, deadline_s: float) -> None:
+    """Look at a copy until it is whole; `deadline_s` without any progress of it ends the wait."""
+    clock, seen, wait_s = runtime().clock, None, _FIRST_WAIT_S
+    started_at = progress_at = clock.now()
+    while True:
+        await clock.sleep_async(wait_s)
+        wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+        copy = (await target.get_blob_properties()).copy
+        if copy.id != copy_id:
+            raise OSError(errno.EIO, "another copy took the place of this one before it was whole", path)
+        if copy.status != _PENDING:
+            break
+        if copy.progress != seen:
+            seen, progress_at = copy.progress, clock.now()
+        elif clock.now() - progress_at >= deadline_s:
+            raise _too_long(path, clock.now() - started_at)
+    if copy.status != "success":
+        raise OSError(errno.EIO, f"the service ended the copy: {copy.status} {copy.status_description or ''}", path)
 
 
 def _too_long(path: str, elapsed_s: float) -> DeadlineExceeded:

@@ -301,7 +301,7 @@ def test_a_create_that_was_lost_and_comes_second_is_refused(
     assert plain.get_object(**KEY)["Body"].read() == there["Body"]
 
 
-LOOK_FAILS = FaultRule(action=FaultAction.ERROR, match=Match(op="HeadObject"), status=403, code="AccessDenied")
+LOOK_FAILS = FaultRule(action=FaultAction.ERROR, match=Match(op="HeadObject"), status=405, code="MethodNotAllowed")
 
 
 def test_a_create_that_cannot_be_looked_up_is_ambiguous(
