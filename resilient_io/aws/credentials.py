@@ -70,13 +70,16 @@ def renew(client: Any, call: Call, request: Any) -> None:
         privates.expire_credentials(client, token.decode() if isinstance(token, bytes) else token)
 
 
-def probe_for(operation: str, params: Mapping[str, Any], error: Exception) -> tuple[str, dict[str, Any]] | None:
-    """Return the request that says what a bare 400 or 403 to a HEAD means; None where there is nothing to find out."""
-    if operation not in _PROBES or not isinstance(error, ClientError):
+def probe_for(call: Call, params: Mapping[str, Any], error: Exception) -> tuple[str, dict[str, Any]] | None:
+    """Return the request that says what a bare 400 or 403 to a HEAD means; None where there is nothing to find out.
+
+    A HEAD that only looks what became of a write has said enough: it cannot tell.
+    """
+    if call.name not in _PROBES or call.operation.is_lookup or not isinstance(error, ClientError):
         return None
     if error.response.get("Error", {}).get("Code") not in _MUTE:
         return None
-    name, more = _PROBES[operation]
+    name, more = _PROBES[call.name]
     return name, {**{key: value for key, value in params.items() if key in _SAME}, **more}
 
 

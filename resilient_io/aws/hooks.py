@@ -297,7 +297,7 @@ def _hook_sync(done: Hardening) -> None:
             answer = lost.settled(look, client._make_api_call, _looking(call))
             if answer is not None:
                 return answer
-            probe = None if probing else credentials.probe_for(operation_name, api_params, error)
+            probe = None if probing else credentials.probe_for(call, api_params, error)
             if probe is not None:
                 refusal = refusal_of(*probe)
                 if refusal is None:
@@ -400,7 +400,7 @@ def _hook_async(done: Hardening) -> None:
             answer = await lost.settled_async(look, client._make_api_call, _looking(call))
             if answer is not None:
                 return answer
-            probe = None if probing else credentials.probe_for(operation_name, api_params, error)
+            probe = None if probing else credentials.probe_for(call, api_params, error)
             if probe is not None:
                 refusal = await refusal_of(*probe)
                 if refusal is None:

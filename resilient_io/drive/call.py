@@ -353,6 +353,7 @@ class Call:
             surface=Surface.CLIENT,
             overlay=overlay,
             most_attempts=1 if spent else None,
+            is_lookup=True,
         )
 
     def is_refused(self, verdict: Verdict) -> None:

@@ -36,6 +36,7 @@ class Operation:
     when the call ends.
 
     An `is_hedge` operation is a read that is sent a second time: where it fails, the first one goes on.
+    An `is_lookup` one looks what became of a write: what it cannot see it does not ask for in another way.
 
     `home` is the task that made the operation and will end it; most send nothing from any other one.
     `most_attempts` bounds the attempts below what the policy allows.
@@ -46,6 +47,7 @@ class Operation:
     overlay: Mapping[str, object] | None = None
     bulk: bool = False
     is_hedge: bool = False
+    is_lookup: bool = False
     home: asyncio.Task[Any] | None = None
     most_attempts: int | None = None
     ledger: list[GaveUp] = field(default_factory=list)

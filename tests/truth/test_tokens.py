@@ -17,12 +17,15 @@ pytest.importorskip("botocore")
 pytest.importorskip("azure.core")
 from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
+from botocore.credentials import RefreshableCredentials
 from botocore.exceptions import ClientError
 
 import resilient_io as rio
+from resilient_io.aws.credentials import ask_with_care
 from resilient_io.azure.credentials import PatientCredential
 from resilient_io.drive import runtime as runtimes
 from resilient_io.drive.tokens import REST_S
+from resilient_io.policy import Policy
 from resilient_io.testing import ManualClock
 
 POLICY = {"max_throttle_attempts": 5, "max_attempts": 3, "backoff_base_s": 0.1}
@@ -92,7 +95,6 @@ def _client(role: Role, *, aio: bool) -> Any:
     import aiobotocore.session
     import botocore.session
     from aiobotocore.credentials import AioRefreshableCredentials
-    from botocore.credentials import RefreshableCredentials
 
     cls = AioRefreshableCredentials if aio else RefreshableCredentials
     refresh = role.fetch_async if aio else role.fetch
@@ -153,7 +155,12 @@ def test_the_role_has_a_scope_of_its_own(clock: ManualClock) -> None:
 
 
 def test_processes_do_not_renew_at_the_same_moment(clock: ManualClock) -> None:
-    begins = [Role(3600.0, aio=False).client._request_signer._credentials._advisory_refresh_timeout for _ in range(8)]
+    role, begins = Role(3600.0, aio=False), []
+    for _ in range(8):
+        made = RefreshableCredentials.create_from_metadata(role.fetch(), refresh_using=role.fetch, method="iam-role")
+        role.client._request_signer._credentials = made
+        ask_with_care(role.client, Policy)
+        begins.append(made._advisory_refresh_timeout)
     assert all(600 < begin <= 900 for begin in begins)
     assert max(begins) - min(begins) > 60
 

@@ -17,7 +17,8 @@ from .conftest import DATA, Cloud
 
 pytestmark = pytest.mark.wire
 Above = Callable[[str], tuple[Any, str]]
-KINDS = ("plain", "dir", "simplecache", "filecache", "blockcache")
+# The filesystem by itself is asked in tests/aws and tests/azure; filecache is the parent of simplecache.
+KINDS = ["dir", "simplecache", pytest.param("filecache", marks=pytest.mark.soak), "blockcache"]
 # Each is called with a filesystem, a path of three objects and a local folder.
 ASKING: dict[str, Callable[[Any, str, Path], Any]] = {
     "exists": lambda fs, p, _: fs.exists(f"{p}/1"),
