@@ -162,7 +162,8 @@ class Gate:
             if blob:
                 path = self._table.narrowed(path, blob, policy, now)
             lane = self._table.lane(path, policy, now)
-            if not lane.waiting and not lane.is_full(now) and lane.ready_at(now, policy) <= now:
+            free = not lane.waiting and not lane.is_full(now) and (len(lane.beside) < 2 or lane.before(now) is None)
+            if free and lane.ready_at(now, policy) <= now:
                 permit = Permit(self, lane, policy, now)
                 permit.blob = blob
                 self._send(permit, lane, now)
@@ -195,6 +196,7 @@ class Gate:
             waiter.path = self._table.narrowed(waiter.path, waiter.blob, waiter.policy, now)
         lane = waiter.lane = self._table.lane(waiter.path, waiter.policy, now)
         lane.leaf.tally.waited += 1
+        lane.begin_to_wait()
         if waiter.again:
             lane.waiting.appendleft(waiter)
         else:
@@ -231,27 +233,36 @@ class Gate:
             given.take(lane.leaf.given_requests, 1.0)
 
     def _pump(self, lane: Lane, now: float) -> None:
-        """Grant to as many of the queue as may go; wake the new first one if its alarm is too late."""
+        """Grant to as many of the queue as may go; wake the new first one if its alarm is too late.
+
+        Where queues of several policies share a limit, they go in turn.
+        """
         while lane.waiting:
-            first = lane.waiting[0]
+            turn = lane.before(now) or lane
+            first = turn.waiting[0]
             if first.permit is not None or not first.alive():
                 # Granted by one who was interrupted before this step; or its event loop was closed under it.
-                self._call(first, lane, now)
+                self._call(first, turn, now)
                 continue
-            if lane.is_full(now):
+            if turn.is_full(now):
                 return
-            ready = lane.ready_at(now, first.policy)
+            ready = turn.ready_at(now, first.policy)
             if ready > now:
-                if first.alarm_at <= ready + _SLACK_S or first.notify():
+                if _is_armed(turn, ready) and (turn is lane or _is_armed(lane, ready)):
                     return
-                lane.waiting.popleft()
                 continue
-            waited_s = now - first.queued_at
-            permit = first.permit = Permit(self, lane, first.policy, now, waited_s)
-            permit.blob = first.blob
-            self._send(permit, lane, now)
-            lane.leaf.tally.waited_s += waited_s
-            self._call(first, lane, now)
+            self._grant(first, turn, now)
+            if turn is not lane and turn.waiting:
+                _is_armed(turn, ready)
+
+    def _grant(self, first: Waiter, lane: Lane, now: float) -> None:
+        waited_s = now - first.queued_at
+        permit = first.permit = Permit(self, lane, first.policy, now, waited_s)
+        permit.blob = first.blob
+        self._send(permit, lane, now)
+        lane.had += 1
+        lane.leaf.tally.waited_s += waited_s
+        self._call(first, lane, now)
 
     def _call(self, first: Waiter, lane: Lane, now: float) -> None:
         """Wake the first of the queue and take it out; what was granted to one who is gone goes to the next."""
@@ -441,6 +452,15 @@ class Gate:
         self._inbox.clear()
         self._news.clear()
         self._table.isolate()
+
+
+def _is_armed(lane: Lane, ready: float) -> bool:
+    """See that the first of a queue looks again at `ready`; take it out and say False if it is gone."""
+    first = lane.waiting[0]
+    if first.alarm_at <= ready + _SLACK_S or first.notify():
+        return True
+    lane.waiting.popleft()
+    return False
 
 
 def _forget(lane: Lane, waiter: AnyWaiter) -> None:

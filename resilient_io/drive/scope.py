@@ -93,6 +93,8 @@ class Level:
     in_flight: int = 0
     peak_in_flight: int = 0
     users: int = 0
+    lanes: list[Lane] = field(default_factory=list)
+    """Those whose narrowest level this is: one for each cap that a policy sets."""
     untold_sent: int = 0
     untold_succeeded: int = 0
     untold_at: float = 0.0
@@ -142,6 +144,10 @@ class Lane:
     waiting: deque[Waiter] = field(default_factory=deque)
     kin: list[Lane] = field(default_factory=list)
     """Lanes with the same semaphore: those of the hot blobs of a prefix, and the prefix's."""
+    beside: list[Lane]
+    """Lanes of the same level, this one among them: they share its rate, in turn."""
+    had: int = 0
+    """Permits that were granted while the level was limited, or as many as the others had when it began to wait."""
 
     @property
     def in_flight(self) -> int:
@@ -174,6 +180,24 @@ class Lane:
             level.untold_at = now
             if in_flight > level.told_in_flight or now >= level.tell_at:
                 level.tell(now)
+
+    def before(self, now: float) -> Lane | None:
+        """Return the lane beside this one whose turn it is: its callers wait too, and it had less; None if none does.
+
+        What a policy paces by a given rate takes its turn when that lets it go.
+        """
+        if len(self.beside) < 2 or self.leaf.pace.flags[self.leaf.pace.flag_at] == 0.0:
+            return None
+        least, found = self.had, None
+        for lane in self.beside:
+            if lane.waiting and lane.had < least and not lane.is_full(now) and not _is_given(lane.waiting[0].policy):
+                least, found = lane.had, lane
+        return found
+
+    def begin_to_wait(self) -> None:
+        """Take a place in the order of the lanes: what it did not ask for before gives it no right now."""
+        if not self.waiting and len(self.beside) > 1:
+            self.had = max(self.had, min((lane.had for lane in self.beside if lane.waiting), default=self.had))
 
     def is_full(self, now: float) -> bool:
         """Say whether as many are in flight as may be."""
@@ -280,7 +304,10 @@ class ScopeTable:
     def _new_lane(self, path: ScopePath, levels: tuple[Level, ...], policy: Policy, now: float) -> Lane:
         most = float(policy.max_concurrency)
         first = most if path.blob else min(most, opening.window(self._sharing.share(policy)))
-        return Lane(path=path, levels=levels, cap=first, full_cap=most, opens_at=now + opening.FOR_S)
+        beside = levels[-1].lanes
+        lane = Lane(path=path, levels=levels, cap=first, full_cap=most, opens_at=now + opening.FOR_S, beside=beside)
+        beside.append(lane)
+        return lane
 
     def narrowed(self, path: ScopePath, blob: str, policy: Policy, now: float) -> ScopePath:
         """Return the path of the blob if it is known to be hot, else `path`."""
@@ -337,6 +364,7 @@ class ScopeTable:
             gone = [key for key, lane in self._lanes.items() if not lane.busy()]
         for key in gone[:some]:
             lane = self._lanes.pop(key)
+            lane.beside.remove(lane)
             if lane in lane.kin:
                 lane.kin.remove(lane)
             for level in lane.levels:
@@ -346,6 +374,10 @@ class ScopeTable:
                     del self._levels[level.key, level.own]
         # Where nothing could go, the next scan is a while off too.
         self._evict_above = max(self._limit, len(self._lanes) + (0 if gone else some))
+
+
+def _is_given(policy: Policy) -> bool:
+    return policy.rate_per_s is not None or policy.bytes_per_s is not None
 
 
 def _reach(policy: Policy) -> str:
