@@ -162,11 +162,11 @@ class Policy:
 
     20 s is the cap of botocore's standard retry mode.
     """
-    retry_budget: float = _field(0.1, _number(0))
-    """Retries that each success of a scope earns, for faults other than refusals; >= 0, default 0.1.
+    retry_budget: float = _field(0.2, _number(0))
+    """Retries that each success of a scope earns, for faults other than refusals; >= 0, default 0.2.
 
-    A broken service then sees at most a tenth more requests than it answers (gRPC's design for retry
-    throttling takes 0.1 too, Finagle's retry budget 0.2).
+    A broken service then sees at most a fifth more requests than it answers, as with Finagle's retry budget. With a
+    tenth, which gRPC's design for retry throttling takes, a network that breaks 12 % of the requests fails operations.
     """
     retry_budget_burst: float = _field(10.0, _number(0))
     """Retries that a scope may make before its first success, and the most it saves; >= 0, default 10."""

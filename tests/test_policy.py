@@ -41,7 +41,7 @@ def test_defaults_are_the_training_preset() -> None:
     assert Policy() == Policy.preset("training") == resolve()
     p = Policy()
     assert (p.deadline_s, p.total_deadline_s, p.max_attempts, p.max_throttle_attempts) == (300, None, 6, 30)
-    assert (p.backoff_base_s, p.backoff_cap_s, p.retry_budget, p.retry_budget_burst) == (0.2, 20, 0.1, 10)
+    assert (p.backoff_base_s, p.backoff_cap_s, p.retry_budget, p.retry_budget_burst) == (0.2, 20, 0.2, 10)
     assert (p.max_concurrency, p.prefix_depth, p.enabled) == (64, 2, True)
 
 

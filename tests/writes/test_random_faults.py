@@ -15,9 +15,6 @@ pytestmark = pytest.mark.wire
 
 SEED = 20261130
 OBJECTS, SIZE_BYTES = 800, 256 * 2**10
-PREFIXES = 8
-# The default budget of retries is a tenth of the successes, less than what goes wrong here.
-POLICY: dict[str, object] = {"retry_budget": 0.2}
 SHARE = 0.03
 
 
@@ -35,12 +32,12 @@ def _plan(op_class: str) -> FaultPlan:
 
 
 def _name(index: int) -> str:
-    return f"data/part-{index % PREFIXES}/{index:04d}"
+    return f"data/part/{index:04d}"
 
 
 def test_800_writes_and_800_reads_do_not_fail_and_are_right(store: Any, fast_clock: Any) -> None:
     """In 16 threads; each second write is of a file, each fourth must be the first there."""
-    fs = store.with_policy(POLICY)
+    fs = store.with_policy({})
     bodies = [random.Random(index).randbytes(SIZE_BYTES) for index in range(OBJECTS)]
 
     def write(index: int) -> None:
