@@ -391,7 +391,12 @@ def test_a_conditional_write_that_was_lost_and_comes_second_is_refused(
 def test_a_conditional_write_that_cannot_be_looked_up_is_ambiguous(
     on: Callable[..., Any], plan: Callable[..., None], sent: Any
 ) -> None:
-    denied = FaultRule(action=FaultAction.BODYLESS_ERROR, match=Match(op="GetBlobProperties"), status=403)
+    denied = FaultRule(
+        action=FaultAction.BODYLESS_ERROR,
+        match=Match(op="GetBlobProperties"),
+        status=403,
+        code="AuthorizationPermissionMismatch",
+    )
     plan(FaultRule(action=FaultAction.RESET_AFTER, calls=(1,)), denied)
     with pytest.raises(AmbiguousWriteRefused) as raised:
         on(lambda things: things.container.get_blob_client("new/1").upload_blob(DATA))
