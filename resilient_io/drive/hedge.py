@@ -83,8 +83,11 @@ class Hedge:
         with self._run.gate.locked():
             now = self._run.clock.now()
             _note_limits(self._hedging, self._lane, now)
-            if not self._hedging.take(now):
+            operation = self.operation
+            if (operation is not None and operation.was_hedged) or not self._hedging.take(now):
                 return False
+            if operation is not None:
+                operation.was_hedged = True
             self._lane.leaf.tally.hedged += 1
             return True
 

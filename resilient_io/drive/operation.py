@@ -35,7 +35,8 @@ class Operation:
     threads: a copied context copies the reference. What a layer in between swallows is still in it
     when the call ends.
 
-    An `is_hedge` operation is a read that is sent a second time: where it fails, the first one goes on.
+    An `is_hedge` operation is a read that is sent a second time: where it fails, the first one goes on. One that
+    `was_hedged` has had its second request: the other ranges of a large object get none.
     An `is_lookup` one looks what became of a write: what it cannot see it does not ask for in another way.
 
     `home` is the task that made the operation and will end it; most send nothing from any other one.
@@ -47,6 +48,7 @@ class Operation:
     overlay: Mapping[str, object] | None = None
     bulk: bool = False
     is_hedge: bool = False
+    was_hedged: bool = False
     is_lookup: bool = False
     home: asyncio.Task[Any] | None = None
     most_attempts: int | None = None

@@ -260,3 +260,13 @@ def test_a_cancelled_read_ends_both_requests(
 
     clients._loop.run_until_complete(cancelled())
     assert idle()
+
+
+def test_a_call_is_hedged_once_however_many_ranges_it_reads(
+    running: tuple[FaultServer, Clients], server: FaultServer
+) -> None:
+    """Each of two ranges of one object is late; one second request is sent."""
+    season(running[1].reader("s3fs"))
+    plan(server, late(2, 3, delay_s=0.3))
+    assert len(running[1].fs(True).cat_file(f"b/{KEY}", chunksize=SIZE // 3 + 1)) == SIZE
+    assert (sent(server), hedges()[0]) == (4, 1)
