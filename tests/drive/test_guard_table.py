@@ -21,6 +21,7 @@ PARTS = {
         "below",
         "details",
         "read_whole",
+        "until_copied",
         "separate_directory_markers_for_non_empty_directories",
         "url",
     },
