@@ -14,6 +14,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -52,6 +53,9 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     _load_own_plugin(config)
     _quiet_hypothesis()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts what runs in its background so; the tests of Ctrl-C would wait for what never comes.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _load_own_plugin(config: pytest.Config) -> None:
