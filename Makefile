@@ -10,6 +10,8 @@ BIN := $(VENV)/bin
 PIP := -m pip --disable-pip-version-check install --quiet
 ARGS ?=
 PYTEST_ARGS ?=
+# Half of the time a test waits for a server: two at a time, a file in one process each.
+PYTEST_WORKERS ?= 2
 STACKS := $(basename $(notdir $(wildcard requirements/stacks/*.txt)))
 AZURITE := tests/azurite
 BENCHMARKS := $(wildcard benchmarks/[a-z]*.py)
@@ -71,7 +73,7 @@ azurite: $(if $(shell command -v npm),$(AZURITE)/node_modules/.installed)
 	@command -v npm >/dev/null || echo "npm is not on the PATH: the tests against Azurite are left out" >&2
 
 unit: $(VENV)/.installed-test azurite
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 test-stacks: $(addprefix test-stack-,$(STACKS))
 

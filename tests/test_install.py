@@ -243,7 +243,7 @@ def test_harden_takes_an_async_client(server: FaultServer) -> None:
     assert len(server.log()) == 3
 
 
-@pytest.mark.parametrize("wrong", [None, "s3", object(), STOCK], ids=str)
+@pytest.mark.parametrize("wrong", [None, "s3", object(), STOCK], ids=lambda wrong: type(wrong).__name__)
 def test_harden_says_what_it_takes(wrong: object) -> None:
     with pytest.raises(TypeError, match=r"boto3, botocore or aiobotocore.*filesystem\('s3'\)"):
         rio.harden(wrong)
