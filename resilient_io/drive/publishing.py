@@ -8,6 +8,7 @@ import io
 import logging
 import sys
 import threading
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 _log = logging.getLogger("resilient_io")
@@ -19,7 +20,8 @@ class PublishedWhole:
     It stands before `CarefulFile` among the bases. fsspec's `OpenFile`, `TextIOWrapper` and `GzipFile` close what they
     wrap without a word of the exception that made them, so `close` compares the exception being handled now with the
     one at open: a new one ends the file unpublished, and a save made inside an `except` block is published. That
-    covers `with`, `try ... finally`, KeyboardInterrupt and the GeneratorExit of a generator that is closed early, and
+    covers one that was handled already and is raised again, which has a longer traceback then; and `with`,
+    `try ... finally`, KeyboardInterrupt and the GeneratorExit of a generator that is closed early, and
     files that are collected unclosed, as fsspec leaves those below `fs.open(..., compression=...)`.
 
     A file closed inside an `except` block that it was not opened in is therefore thrown away too, with a warning in
@@ -32,7 +34,7 @@ class PublishedWhole:
     buffer: Any
     closed: bool
     _failure: BaseException | None
-    _handled_at_open: BaseException | None = None
+    _handled_at_open: tuple[tuple[BaseException, TracebackType | None], ...] = ()
     _is_thrown_away: bool = False
 
     if TYPE_CHECKING:  # `CarefulFile` has them
@@ -45,7 +47,7 @@ class PublishedWhole:
         """Remember what is being handled while a file is opened; to be called before anything is written."""
         if mode != "rb":
             # Let go of in `close`: its traceback may hold the frame that holds this file.
-            self._handled_at_open = sys.exc_info()[1]
+            self._handled_at_open = _handled_now()
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """Close the file; publish it only if its `with` block ended without an exception."""
@@ -61,7 +63,7 @@ class PublishedWhole:
         error = sys.exc_info()[1]
         if error is not None and not _is_among(error, self._handled_at_open) and self._throw_away_if_writing(error):
             return
-        self._handled_at_open = None
+        self._handled_at_open = ()
         super().close()  # type: ignore[misc]  # the file's class comes after this one
 
     def commit(self) -> None:
@@ -74,7 +76,7 @@ class PublishedWhole:
         if self.mode == "rb" or self.closed or self._failure is not None or self._is_inherited():
             return False
         self._is_thrown_away = True
-        self._handled_at_open = None
+        self._handled_at_open = ()
         _log.warning("%s was not written: %s ended its writing", self.path, type(error).__name__)
         try:
             self._give_up_writing()
@@ -114,12 +116,16 @@ class PublishedWhole:
         super().__del__()  # type: ignore[misc]  # the file's class comes after this one
 
 
-def _is_among(error: BaseException, handled: BaseException | None) -> bool:
-    """Say whether an exception was being handled already: `handled`, or one of those that it was raised under."""
-    seen: set[int] = set()
-    while handled is not None and id(handled) not in seen:
-        if handled is error:
-            return True
-        seen.add(id(handled))
+def _handled_now() -> tuple[tuple[BaseException, TracebackType | None], ...]:
+    """Return the exception that is being handled and those that it was raised under, each with its traceback."""
+    found: dict[int, tuple[BaseException, TracebackType | None]] = {}
+    handled = sys.exc_info()[1]
+    while handled is not None and id(handled) not in found:
+        found[id(handled)] = (handled, handled.__traceback__)
         handled = handled.__context__
-    return False
+    return tuple(found.values())
+
+
+def _is_among(error: BaseException, handled: tuple[tuple[BaseException, TracebackType | None], ...]) -> bool:
+    """Say whether an exception was being handled already, and was not raised again since: that lengthens its trace."""
+    return any(one is error and trace is error.__traceback__ for one, trace in handled)

@@ -71,6 +71,31 @@ def test_an_exception_in_a_with_block_leaves_no_half_file(
     assert nothing(store, "x")
 
 
+@pytest.mark.parametrize("how", ["raise it", "from a function"])
+@pytest.mark.parametrize("mode", ["wb", "w"])
+def test_an_exception_that_is_raised_again_in_the_block_leaves_no_half_file(
+    store: Any, opened: Callable[..., Any], mode: str, how: str
+) -> None:
+    """It was being handled when the file was opened, as where a save stands in an `except` block."""
+
+    def again(error: BaseException) -> None:
+        raise error
+
+    def save() -> None:
+        try:
+            raise Broken
+        except Broken as error:
+            with opened("x", mode) as file:
+                file.write(b"half" if mode == "wb" else "half")
+                if how == "from a function":
+                    again(error)
+                raise error
+
+    with pytest.raises(Broken):
+        save()
+    assert nothing(store, "x")
+
+
 def test_fsspecs_open_file_does_not_publish_half_a_file(store: Any, opened: Callable[..., Any]) -> None:
     with pytest.raises(Broken), opened("x") as file:
         file.write(b"half")
@@ -269,7 +294,7 @@ def test_no_frame_is_kept_alive_by_a_file_that_was_closed(store: Any) -> None:
     except Broken:
         file = store.fs.open(store.path("x"), "wb")
         file.close()
-    assert file._handled_at_open is None
+    assert file._handled_at_open == ()
 
 
 # -- files that nobody closes ------------------------------------------------------------------------
