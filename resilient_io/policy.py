@@ -177,8 +177,9 @@ class Policy:
     bytes_per_s: float | None = _field(None, _or_none(_number(0, above=True)))
     """Bytes per second that a scope may move, its reads and its writes apart; > 0, default None: no such limit.
 
-    For a share of a link or of an account's egress that others need too. An object is paid for when its size is
-    known, so a large one is followed by a pause. Of this process alone, as `rate_per_s`.
+    For a share of a link or of an account's egress that others need too. What a request will move is taken for what the
+    others moved, and put right by its answer; a large object is followed by a pause. Of this process alone, as
+    `rate_per_s`.
     """
     prefix_depth: int = _field(2, _whole(0))
     """Directory segments under the bucket that make a prefix; >= 0 (the bucket is one), default 2."""

@@ -31,6 +31,7 @@ class Spell:
     bytes_per_s: float
     in_flight: float
     request_bytes: float
+    answers: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,6 +44,7 @@ class Flow:
     in_flight: float = 0.0
     spells: deque[Spell] = field(default_factory=lambda: deque(maxlen=SPELLS))
     total_bytes: int = 0
+    total_answers: int = 0
 
     def note(self, now: float, answers: int, moved_bytes: int, in_flight: int) -> None:
         """Count answers that moved so many bytes together, while so many requests were in flight."""
@@ -51,6 +53,7 @@ class Flow:
         self.answers += answers
         self.moved_bytes += moved_bytes
         self.total_bytes += moved_bytes
+        self.total_answers += answers
         self.in_flight += answers * in_flight
 
     def forget(self) -> None:
@@ -60,12 +63,13 @@ class Flow:
 
     def _close(self, now: float) -> None:
         elapsed_s = now - self.began_at
-        if self.answers >= _LEAST_ANSWERS and elapsed_s < 2.0 * SPELL_S:
+        if self.answers and elapsed_s < 2.0 * SPELL_S:
             self.spells.append(
                 Spell(
                     bytes_per_s=self.moved_bytes / elapsed_s,
                     in_flight=self.in_flight / self.answers,
                     request_bytes=self.moved_bytes / self.answers,
+                    answers=self.answers,
                 )
             )
         self.began_at, self.answers, self.moved_bytes, self.in_flight = now, 0, 0, 0.0
@@ -75,14 +79,19 @@ class Flow:
         recent = self.spells and now - self.began_at < 2.0 * SPELL_S
         return self.spells[-1].bytes_per_s if recent else 0.0
 
+    def mean_bytes(self) -> float | None:
+        """Return what a request moves in the mean; None if nothing is known."""
+        return self.total_bytes / self.total_answers if self.total_answers else None
+
     def plateau_bytes_per_s(self, places: int) -> float | None:
         """Return at how many bytes a second more in flight moved no more; `places` is the most that may be in flight.
 
         None where nothing speaks for such a cap.
         """
-        if not self.spells:
+        spells = [one for one in self.spells if one.answers >= _LEAST_ANSWERS]
+        if not spells:
             return None
-        like = [one for one in self.spells if 1 / _LIKE <= one.request_bytes / _size(self.spells[-1]) <= _LIKE]
+        like = [one for one in spells if 1 / _LIKE <= one.request_bytes / _size(spells[-1]) <= _LIKE]
         full = [one for one in like if one.in_flight >= _ALL * places]
         calm = [one for one in like if one.in_flight * _MORE_IN_FLIGHT <= places]
         if min(len(full), len(calm)) < _SPELLS_EACH:

@@ -57,8 +57,8 @@ class Permit:
     """
 
     __slots__ = (
-        "__weakref__", "_gate", "_lane", "_number", "_open", "blob", "charge", "moved_bytes", "policy", "sent_at",
-        "waited_s",
+        "__weakref__", "_gate", "_lane", "_number", "_open", "blob", "charge", "moved_bytes", "policy",
+        "reserved_bytes", "sent_at", "waited_s",
     )  # fmt: skip
 
     def __init__(self, gate: Gate, lane: Lane, policy: Policy, sent_at: float, waited_s: float = 0.0) -> None:
@@ -73,6 +73,8 @@ class Permit:
         self.charge: str | None = None
         # What its body holds, as far as that is known when it is settled.
         self.moved_bytes = 0
+        # What was taken for it from a given rate of bytes, before anybody knew.
+        self.reserved_bytes = 0.0
         # The object that is asked for, where objects have limits of their own.
         self.blob = ""
 
@@ -231,6 +233,8 @@ class Gate:
         lane.on_send(now, self._rng.random())
         if permit.policy.rate_per_s is not None:
             given.take(lane.leaf.given_requests, 1.0)
+        if permit.policy.bytes_per_s is not None:
+            permit.reserved_bytes = lane.reserve_bytes(permit.policy.bytes_per_s)
 
     def _pump(self, lane: Lane, now: float) -> None:
         """Grant to as many of the queue as may go; wake the new first one if its alarm is too late.
@@ -336,9 +340,12 @@ class Gate:
             lane.on_success(now, sent_at)
             budget.on_success(charged.budget, policy.retry_budget, policy.retry_budget_burst)
             if permit.moved_bytes:
-                lane.moved(permit.moved_bytes, policy, now)
+                lane.moved(permit.moved_bytes, now)
         else:
             self._settle_failed(lane, charged, outcome, sent_at, now)
+        if permit.reserved_bytes:
+            moved_bytes = permit.moved_bytes if outcome is Outcome.SUCCEEDED else 0
+            given.take(lane.leaf.given_bytes, moved_bytes - permit.reserved_bytes)
         if before is not None:
             self._note_change(charged, before, now)
 

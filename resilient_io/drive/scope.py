@@ -220,12 +220,19 @@ class Lane:
                 level.untold_succeeded += 1
                 level.untold_at = now
 
-    def moved(self, moved_bytes: int, policy: Policy, now: float) -> None:
+    def moved(self, moved_bytes: int, now: float) -> None:
         """Count the bytes of one answer or of what was written."""
-        prefix = self.prefix
-        prefix.flow.note(now, 1, moved_bytes, len(self.open))
-        if policy.bytes_per_s is not None:
-            given.take(self.leaf.given_bytes, moved_bytes)
+        self.prefix.flow.note(now, 1, moved_bytes, len(self.open))
+
+    def reserve_bytes(self, per_s: float) -> float:
+        """Take what a request will move, as far as one can know it, from a given rate; return what was taken.
+
+        As much as requests moved so far; before the first answer a second's worth, so that they come one by one.
+        """
+        known = self.prefix.flow.mean_bytes()
+        reserved = per_s if known is None else known
+        given.take(self.leaf.given_bytes, reserved)
+        return reserved
 
     def note(self, blob: str, now: float) -> None:
         """Note that a request for an object of the prefix was served."""

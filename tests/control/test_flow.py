@@ -64,3 +64,11 @@ def test_a_flow_that_ended_is_none_now() -> None:
     now = moved(flow, 0.0, 3 * SPELL_S, 8, 100.0, 1_000_000)
     assert flow.bytes_per_s(now + 60.0) == 0.0
     assert flow.total_bytes == 1500 * 1_000_000
+
+
+def test_few_large_answers_a_second_are_a_flow_too() -> None:
+    """One object of a megabyte a second: too few to compare, and still a megabyte a second."""
+    flow = Flow()
+    now = moved(flow, 0.0, 4 * SPELL_S, 1, 1.0, 1_000_000)
+    assert 0.9e6 <= flow.bytes_per_s(now) <= 1.1e6
+    assert flow.plateau_bytes_per_s(1) is None

@@ -561,3 +561,26 @@ def test_given_bytes_a_second_are_kept() -> None:
     gate.acquire(TRAIN, policy, deadline_at=began + 60.0).free(Outcome.SUCCEEDED)
     assert clock.now() - began == pytest.approx(4.9, abs=0.2)
     assert level(gate).flow.total_bytes == 5_000_000
+
+
+def test_given_bytes_a_second_hold_a_burst_of_callers_back() -> None:
+    """Twelve that begin together are not let go at once, because nobody has paid yet."""
+    clock = ManualClock()
+    gate, policy = gate_of(clock), Policy(bytes_per_s=1e6)
+    held = gate.acquire(TRAIN, policy)
+    with pytest.raises(WaitedTooLong):
+        gate.acquire(TRAIN, policy, deadline_at=clock.now() + 0.5)
+    held.free(Outcome.SUCCEEDED)
+
+
+def test_what_was_reserved_for_a_small_object_comes_back() -> None:
+    """The first is taken for a second's bytes; it had a thousand."""
+    clock = ManualClock()
+    gate, policy = gate_of(clock), Policy(bytes_per_s=1e6)
+    for _ in range(50):
+        permit = gate.acquire(TRAIN, policy, deadline_at=clock.now() + 0.1)
+        permit.moved_bytes = 1000
+        permit.free(Outcome.SUCCEEDED)
+    refused = gate.acquire(TRAIN, policy)
+    refused.free(Outcome.DROPPED)
+    assert clock.now() <= 0.1
