@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-_LETTERS: Final = "kmgtp"
+_LETTERS: Final = "kmgtpe"
 _UNITS: Final = {
     "": 1,
     "b": 1,

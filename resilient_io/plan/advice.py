@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 from resilient_io.plan import forecast
 from resilient_io.plan.forecast import SAFE, Forecast
 from resilient_io.plan.limits import enlarged
+from resilient_io.plan.words import number_text, size_text, time_text
 from resilient_io.plan.workload import DATE, OBJECT, ONE, RANK, Workload
 
 # What is proposed at most: larger objects spoil the shuffle, larger parts the memory of a writer.
@@ -36,9 +37,10 @@ def advise(job: Workload, reads: Forecast, checkpoint: Forecast | None) -> list[
     if reads.share > SAFE:
         found += _worth(reads, [(text, forecast.reads(changed)) for text, changed in _for_reads(job, reads)])
     if checkpoint is not None and checkpoint.stall_s is not None and checkpoint.stall_s > 1.0:
-        changed = [(text, forecast.checkpoint(other)) for text, other in _for_writes(job, checkpoint)]
+        options = _that_fit(_for_writes(job, checkpoint))
+        changed = [(text, forecast.checkpoint(other)) for text, other in options]
         found += _worth(checkpoint, [(text, after) for text, after in changed if after is not None])
-    return found + list(_beyond_the_model(job, reads, checkpoint))
+    return [*_too_large(job), *found, *_beyond_the_model(job, reads, checkpoint), *_too_often(checkpoint)]
 
 
 def _worth(now: Forecast, options: list[tuple[str, Forecast]]) -> list[Advice]:
@@ -51,6 +53,42 @@ def _worth(now: Forecast, options: list[tuple[str, Forecast]]) -> list[Advice]:
 def _cost(one: Forecast) -> float:
     """What advice is measured by: a checkpoint's time, the use of the tightest limit by reads."""
     return one.share if one.took_s is None else one.took_s
+
+
+def _that_fit(options: Iterable[tuple[str, Workload]]) -> Iterator[tuple[str, Workload]]:
+    """Drop what makes an object larger than it can be; where it would have too many parts, make them larger."""
+    for text, job in options:
+        part = max(job.part_bytes, job.cloud.part_for(job.file_bytes))
+        larger = f", in parts of {size_text(part)}" if part > job.part_bytes else ""
+        if not job.is_too_large:
+            yield text + larger, replace(job, part_bytes=part)
+
+
+def _too_large(job: Workload) -> Iterator[Advice]:
+    """What to do where an object cannot hold what one file would."""
+    if not job.is_too_large or job.checkpoint_bytes is None:
+        return
+    files = math.ceil(job.checkpoint_bytes / job.cloud.most_object_bytes)
+    writers = math.ceil(files / job.files_per_writer)
+    if writers <= job.ranks:
+        what, changed = f"let {writers:,} ranks or more write (--writers {writers})", replace(job, writers=writers)
+    else:
+        each = math.ceil(files / job.writers)
+        what = f"write {each:,} files or more for each writer (--files-per-writer {each})"
+        changed = replace(job, files_per_writer=each)
+    changed = replace(changed, part_bytes=max(job.cloud.part_bytes, job.cloud.part_for(changed.file_bytes)))
+    why = (
+        f"a file of {size_text(job.file_bytes)} is more than the {size_text(job.cloud.most_object_bytes)} of an object"
+    )
+    yield Advice(about="checkpoint", text=f"{what}: {why}", after=forecast.checkpoint(changed))
+
+
+def _too_often(checkpoint: Forecast | None) -> Iterator[Advice]:
+    if checkpoint is not None and checkpoint.took_s is not None and checkpoint.late_s:
+        minutes = math.ceil(checkpoint.took_s / SAFE / 60.0)
+        every = f"{minutes}m" if minutes < 120 else f"{math.ceil(minutes / 60)}h"
+        text = f"write one less often, --checkpoint-every {every}: it takes {time_text(checkpoint.took_s)}"
+        yield Advice(about="checkpoint", text=text, after=None)
 
 
 def _for_reads(job: Workload, now: Forecast) -> Iterator[tuple[str, Workload]]:
@@ -88,16 +126,11 @@ def _for_writes(job: Workload, now: Forecast) -> Iterator[tuple[str, Workload]]:
                 f"spread the files over {many:,} prefixes (rank first, then step)",
                 replace(job, checkpoint_layout=str(many)),
             )
-    if use.kind != "bandwidth" and job.requests_per_file > 1:
-        factor = _power_of_two(use.share / SAFE, min(_LARGEST_PART / job.part_bytes, job.requests_per_file))
-        if factor > 1:
-            part = job.part_bytes * factor
-            yield (
-                f"write parts of {size_text(part)} instead of {size_text(job.part_bytes)}",
-                replace(job, part_bytes=part),
-            )
+    yield from _larger_parts(job, now)
     if use.kind != "bandwidth" and job.files_per_writer > 1:
         yield "write one file for each writer", replace(job, files_per_writer=1)
+    if now.late_s:
+        yield from _more_writers(job, now)
     if job.writers > job.ranks // job.ranks_per_node > 0:
         one_each = job.ranks // job.ranks_per_node
         yield f"let one rank of each machine write ({one_each:,} writers)", replace(job, writers=one_each)
@@ -105,10 +138,34 @@ def _for_writes(job: Workload, now: Forecast) -> Iterator[tuple[str, Workload]]:
         yield from _larger_accounts(job, use.share)
 
 
+def _larger_parts(job: Workload, now: Forecast) -> Iterator[tuple[str, Workload]]:
+    # What waits for bytes gains nothing by fewer requests; what is only late waits for each request's latency.
+    if job.requests_per_file > 1 and (now.uses[0].kind != "bandwidth" or now.late_s):
+        factor = _power_of_two(_too_much(job, now), min(_LARGEST_PART / job.part_bytes, job.requests_per_file))
+        if factor > 1:
+            part = job.part_bytes * factor
+            text = f"write parts of {size_text(part)} instead of {size_text(job.part_bytes)}"
+            yield text, replace(job, part_bytes=part)
+
+
+def _more_writers(job: Workload, now: Forecast) -> Iterator[tuple[str, Workload]]:
+    # No more than the limit serves: what is beyond it only waits.
+    served = math.floor(job.writers * SAFE / now.share)
+    more = min(job.ranks, math.ceil(job.writers * _too_much(job, now)), served)
+    if more > job.writers:
+        yield f"let {more:,} ranks write (--writers {more})", replace(job, writers=more)
+
+
+def _too_much(job: Workload, now: Forecast) -> float:
+    """How many times what is safe a checkpoint uses, of its limit or of the time until the next."""
+    late = (now.took_s or 0.0) / job.checkpoint_every_s if now.late_s and job.checkpoint_every_s else 0.0
+    return max(now.share, late) / SAFE
+
+
 def _larger_accounts(job: Workload, share: float) -> Iterator[tuple[str, Workload]]:
     cloud = job.cloud
     larger = enlarged(cloud)
-    if (cloud.account_per_s or 0.0) < (larger.account_per_s or 0.0):
+    if (cloud.out_bytes_per_s or 0.0) < (larger.out_bytes_per_s or 0.0):
         yield (
             "an account with the larger limits of some regions (--account large), or ask Azure support",
             replace(job, cloud=larger),
@@ -120,7 +177,8 @@ def _larger_accounts(job: Workload, share: float) -> Iterator[tuple[str, Workloa
         in_bytes_per_s=_times(cloud.in_bytes_per_s, count),
         out_bytes_per_s=_times(cloud.out_bytes_per_s, count),
     )
-    yield f"spread the data over {count:,} accounts", replace(job, cloud=several)
+    if count > 1:
+        yield f"spread the data over {count:,} accounts", replace(job, cloud=several)
 
 
 def _times(limit: float | None, count: int) -> float | None:
@@ -131,8 +189,10 @@ def _beyond_the_model(job: Workload, reads: Forecast, checkpoint: Forecast | Non
     """What the model has no figures for, and what is not the store's limit."""
     if job.samples_per_s is not None and job.wanted_reads_per_s > job.possible_reads_per_s:
         least = math.ceil(job.workers * job.wanted_reads_per_s / job.possible_reads_per_s)
-        text = f"{job.workers} workers read {job.possible_reads_per_s / job.ranks:,.3g} times a second and rank, "
-        text += f"the training wants {job.wanted_reads_per_s / job.ranks:,.3g}: take at least {least:,} workers"
+        text = (
+            f"{job.workers} workers read {number_text(job.possible_reads_per_s / job.ranks)} times a second and rank, "
+        )
+        text += f"the training wants {number_text(job.wanted_reads_per_s / job.ranks)}: take at least {least:,} workers"
         yield Advice(about="reads", text=text, after=None)
     hot = [one for one in (reads, checkpoint) if one is not None and one.share > SAFE and one.uses]
     layouts = {reads.what: job.layout, "checkpoint": job.checkpoint_layout}
@@ -159,12 +219,3 @@ def _spread_hint(layout: str) -> str:
 
 def _power_of_two(wanted: float, most: float) -> int:
     return int(2 ** max(0, min(math.ceil(math.log2(wanted)), math.floor(math.log2(max(1.0, most))))))
-
-
-def size_text(size_bytes: float) -> str:
-    """Return a size for people: 64 MiB."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size_bytes < 1024.0:
-            return f"{size_bytes:.3g} {unit}"
-        size_bytes /= 1024.0
-    return f"{size_bytes:,.3g} TiB"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
 from dataclasses import asdict, replace
@@ -11,9 +12,10 @@ from typing import Any, Final
 
 from resilient_io.options import positive, seconds, size, whole
 from resilient_io.plan import forecast
-from resilient_io.plan.advice import Advice, advise, size_text
+from resilient_io.plan.advice import Advice, advise
 from resilient_io.plan.forecast import Forecast
-from resilient_io.plan.limits import CLOUDS, Cloud, enlarged
+from resilient_io.plan.limits import AZURE, CLOUDS, Cloud, enlarged
+from resilient_io.plan.words import rate_text, size_option, size_text, time_text
 from resilient_io.plan.workload import DATE, OBJECT, ONE, RANK, Workload, prefixes_of
 
 SUMMARY: Final = (
@@ -22,6 +24,8 @@ SUMMARY: Final = (
 _LAYOUTS: Final = (ONE, RANK, DATE, OBJECT)
 _MOST_PREFIXES: Final = 1_000_000
 _SIZE: Final = size(2**60, "1EiB")
+# No cloud has a larger object than a blob of 50,000 blocks.
+_OBJECT_SIZE: Final = size(AZURE.most_object_bytes, "190.7TiB")
 
 
 class CannotPlan(Exception):
@@ -37,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--cloud", choices=[*CLOUDS], default="s3", help="s3 (default), or azure: Azure Blob")
     layout = "where objects lie: one prefix (default), one for each rank, that of a date, one object, N prefixes"
     add("--layout", type=_layout, default=ONE, metavar="one|rank|date|object|N", help=layout)
-    add("--object-size", type=_SIZE, default=64 * 2**20, metavar="SIZE", help="of a shard (64MiB)")
+    add("--object-size", type=_OBJECT_SIZE, default=64 * 2**20, metavar="SIZE", help="of a shard (64MiB)")
     samples = "what a rank consumes, in samples, tokens or any unit; default: as much as its workers can read"
     add("--samples-per-s", type=positive, metavar="X", help=samples)
     add("--samples-per-object", type=positive, metavar="Y", help="what an object holds, in the same unit (1)")
@@ -54,7 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="files that each of them writes (1)",
     )
-    add("--part-size", type=_SIZE, metavar="SIZE", help="written by one request (50MiB)")
+    part = "written by one request (50MiB, or more where an object would have too many parts)"
+    add("--part-size", type=_SIZE, metavar="SIZE", help=part)
     add("--read-size", type=_SIZE, metavar="SIZE", help="read by a request after the first (s3 50MiB, azure 4MiB)")
     add(
         "--ranks-per-node",
@@ -87,15 +92,18 @@ def run(options: argparse.Namespace) -> int:
     reads, checkpoint = forecast.reads(job), forecast.checkpoint(job)
     advice = advise(job, reads, checkpoint)
     (_print_json if options.json else _print)(job, [one for one in (reads, checkpoint) if one is not None], advice)
-    stalls = reads.share > 1.0 or (checkpoint is not None and (checkpoint.stall_s or 0.0) > 1.0)
-    return 1 if stalls else 0
+    return 1 if reads.share > 1.0 or job.is_too_large or (checkpoint is not None and _stalls(checkpoint)) else 0
+
+
+def _stalls(checkpoint: Forecast) -> bool:
+    return bool(checkpoint.late_s) or (checkpoint.stall_s or 0.0) > 1.0
 
 
 def _workload(options: argparse.Namespace) -> Workload:
     """Raise `CannotPlan` for options that do not go together."""
     _check(options)
     cloud = _cloud(options)
-    return Workload(
+    job = Workload(
         cloud=cloud,
         ranks=options.ranks,
         workers=options.workers,
@@ -114,6 +122,30 @@ def _workload(options: argparse.Namespace) -> Workload:
         latency_s=options.latency,
         stream_bytes_per_s=float(options.stream),
     )
+    if options.part_size is None:
+        return replace(job, part_bytes=max(job.part_bytes, cloud.part_for(job.file_bytes)))
+    _check_parts(job)
+    return job
+
+
+def _check_parts(job: Workload) -> None:
+    """Raise `CannotPlan` for parts that the store refuses."""
+    cloud, least_bytes = job.cloud, job.cloud.part_for(job.file_bytes)
+    if least_bytes <= job.part_bytes <= cloud.most_part_bytes and not job.is_too_large:
+        return
+    if job.is_too_large:
+        files = math.ceil((job.checkpoint_bytes or 0) / cloud.most_object_bytes)
+        hint = f"--files-per-writer {math.ceil(files / job.writers)} or more"
+    elif job.part_bytes < least_bytes:
+        hint = f"--part-size {size_option(least_bytes)} or more, or leave it out"
+    else:
+        hint = f"--part-size {size_option(cloud.most_part_bytes)} or less, or leave it out"
+    least = f"{size_option(cloud.least_part_bytes)} to " if cloud.least_part_bytes > 1 else "at most "
+    each = f"{least}{size_option(cloud.most_part_bytes)} each"
+    raise CannotPlan(
+        f"--part-size {size_option(job.part_bytes)} for files of {size_text(job.file_bytes)}: {cloud.name} takes "
+        f"at most {cloud.most_parts:,} {cloud.part_word}, of {each}: write {hint}"
+    )
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -123,6 +155,10 @@ def _check(options: argparse.Namespace) -> None:
         for name in ("checkpoint_every", "checkpoint_layout", "writers", "part_size"):
             if getattr(options, name) is not None:
                 raise CannotPlan(f"--{name.replace('_', '-')} needs --checkpoint-size, the size of a whole checkpoint")
+    most_bytes = CLOUDS[options.cloud].most_object_bytes
+    if options.object_size > most_bytes:
+        most = f"an object of {options.cloud} has at most {size_text(most_bytes)}"
+        raise CannotPlan(f"--object-size {size_text(options.object_size)}: {most}")
     if options.writers is not None and options.writers > options.ranks:
         raise CannotPlan(f"--writers {options.writers} is more than the {options.ranks} ranks that there are")
     if options.checkpoint_layout == OBJECT:
@@ -139,13 +175,14 @@ def _check(options: argparse.Namespace) -> None:
 
 def _cloud(options: argparse.Namespace) -> Cloud:
     cloud = CLOUDS[options.cloud]
+    if options.account_limit is not None:
+        cloud = replace(cloud, account_per_s=options.account_limit, account_granted=True)
     if options.account == "large":
         cloud = enlarged(cloud)
     return replace(
         cloud,
         prefix_reads_per_s=options.read_limit or cloud.prefix_reads_per_s,
         prefix_writes_per_s=options.write_limit or cloud.prefix_writes_per_s,
-        account_per_s=options.account_limit or cloud.account_per_s,
     )
 
 
@@ -162,7 +199,7 @@ def _print(job: Workload, phases: list[Forecast], advice: list[Advice]) -> None:
     print(_title(job))
     for one in phases:
         print()
-        for line in _lines(one, as_quickly_as_possible=one.took_s is None and job.samples_per_s is None):
+        for line in _lines(job, one, as_quickly_as_possible=one.took_s is None and job.samples_per_s is None):
             print(line)
     print()
     if not advice:
@@ -178,15 +215,14 @@ def _title(job: Workload) -> str:
     return f"{job.ranks:,} ranks x {job.workers} workers, {job.cloud.name}, {where}, {what}"
 
 
-def _lines(one: Forecast, *, as_quickly_as_possible: bool) -> list[str]:
-    spread = f", {one.per_prefix_per_s:,.0f} on each of {one.prefixes:,} prefixes" if one.prefixes > 1 else ""
-    lines = [f"{one.what}: {one.requests_per_s:,.0f} requests/s{spread}, {size_text(one.bytes_per_s)}/s"]
-    lines += [f"  {use.share:.0%} of {use.limit}" for use in one.uses]
-    if one.refused_share > 0.0 or one.stall_share > 0.0:
+def _lines(job: Workload, one: Forecast, *, as_quickly_as_possible: bool) -> list[str]:
+    spread = f", {rate_text(one.per_prefix_per_s)} on each of {one.prefixes:,} prefixes" if one.prefixes > 1 else ""
+    lines = [f"{one.what}: {rate_text(one.requests_per_s)} requests/s{spread}, {size_text(one.bytes_per_s)}/s"]
+    lines += [f"  {use.share:,.0%} of {use.limit}" for use in one.uses]
+    if one.refused_share > 0.0 or (one.stall_share > 0.0 and not one.late_s):
         lines.append(f"  about {one.refused_share:.1%} of the requests are refused while the limit holds")
     if one.took_s is not None:
-        share = f", {one.stall_share:.1%} of the time" if one.stall_share > 0.0 else ""
-        lines.append(f"  takes {one.took_s:,.3g} s, {one.stall_s:,.3g} s of it stall{share}")
+        lines += _duration(job, one)
     elif one.stall_share == 0.0:
         lines.append("  no stall")
     elif as_quickly_as_possible:
@@ -196,12 +232,23 @@ def _lines(one: Forecast, *, as_quickly_as_possible: bool) -> list[str]:
     return lines
 
 
+def _duration(job: Workload, one: Forecast) -> list[str]:
+    share = f", {one.stall_share:.1%} of the time" if one.stall_share > 0.0 else ""
+    lines = [f"  takes {time_text(one.took_s or 0.0)}, {time_text(one.stall_s or 0.0)} of it stall{share}"]
+    if one.late_s and job.checkpoint_every_s is not None:
+        until = time_text(job.checkpoint_every_s)
+        lines.append(f"  longer than the {until} until the next one, which waits {time_text(one.late_s)}")
+    if job.requests_per_file > 1 and job.part_bytes != job.cloud.part_bytes:
+        lines.append(f"  in parts of {size_text(job.part_bytes)}")
+    return lines
+
+
 def _effect(piece: Advice) -> str:
     after = piece.after
     if after is None or after.tightest is None:
         return ""
-    took = f", {after.took_s:,.3g} s" if after.took_s is not None else ""
-    return f" -> {after.requests_per_s:,.0f} requests/s, {after.share:.0%} of {after.tightest.limit}{took}"
+    took = f", {time_text(after.took_s)}" if after.took_s is not None else ""
+    return f" -> {rate_text(after.requests_per_s)} requests/s, {after.share:,.0%} of {after.tightest.limit}{took}"
 
 
 # ---- JSON ------------------------------------------------------------------------------------------------------------

@@ -61,11 +61,13 @@ class Forecast:
     refused_share: float
     """Of its requests, under the admission law."""
     stall_share: float
-    """Of the time of the training, due to the limit; 0.0 for a checkpoint whose interval is not known."""
+    """Of the time of the training; 0.0 for a checkpoint whose interval is not known."""
     took_s: float | None
     """A checkpoint: how long it takes."""
     stall_s: float | None
-    """A checkpoint: how much of that is due to the limit."""
+    """A checkpoint: how much of that is due to the limit, or beyond its interval if that is more."""
+    late_s: float | None
+    """A checkpoint: how much longer than its interval it takes; 0.0 if it does not, or the interval is not known."""
 
     @property
     def tightest(self) -> Use | None:
@@ -97,6 +99,7 @@ def reads(job: Workload) -> Forecast:
         stall_share=max(0.0, 1.0 - 1.0 / over) if over > 0.0 else 0.0,
         took_s=None,
         stall_s=None,
+        late_s=None,
     )
 
 
@@ -113,7 +116,9 @@ def checkpoint(job: Workload) -> Forecast | None:
     took_s, refused = free_s, 0.0
     if uses and _is_throttled(uses[0], count, asked):
         took_s, refused = _burst(job, uses[0], count * uses[0].asked_per_s / asked, at_once, free_s)
-    every_s = job.checkpoint_every_s
+    every_s = job.checkpoint_every_s or math.inf
+    late_s = max(0.0, took_s - every_s)
+    stall_s = max(took_s - free_s, late_s)
     return Forecast(
         what="checkpoint",
         requests_per_s=asked,
@@ -122,9 +127,11 @@ def checkpoint(job: Workload) -> Forecast | None:
         bytes_per_s=job.checkpoint_bytes / free_s,
         uses=uses,
         refused_share=refused,
-        stall_share=min(1.0, (took_s - free_s) / every_s) if every_s else 0.0,
+        # One that is late is followed at once by the next.
+        stall_share=stall_s / max(every_s, took_s),
         took_s=took_s,
-        stall_s=took_s - free_s,
+        stall_s=stall_s,
+        late_s=late_s,
     )
 
 

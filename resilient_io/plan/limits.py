@@ -7,10 +7,16 @@ Azure: https://learn.microsoft.com/azure/storage/common/scalability-targets-stan
 requests a second, 25 Gbit/s in and 50 Gbit/s out; in some regions 40,000, 60 and 200) and
 https://learn.microsoft.com/azure/storage/blobs/scalability-targets (one blob: up to 500 requests a second).
 For a premium block blob account no request rate is published.
+
+Sizes. S3: https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html (parts of 5 MiB to 5 GiB, but for the last;
+10,000 of an upload; an object of 48.8 TiB, which is all of them: 5 TiB until December 2025, and still in some
+translations of the page and in other stores with S3's interface).
+Azure: https://learn.microsoft.com/rest/api/storageservices/put-block (50,000 blocks of a blob, of 4,000 MiB each).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -40,6 +46,25 @@ class Cloud:
     """Objects up to this are written with one request."""
     extra_writes: int
     """Requests beside the parts of a larger one."""
+    part_word: str
+    """What a part is called, of what: "parts of an object"."""
+    least_part_bytes: int
+    """Of a part, but for the last of an object."""
+    most_part_bytes: int
+    most_parts: int
+    """Of one object."""
+    account_granted: bool = False
+    """`account_per_s` is what support granted, not a default."""
+
+    @property
+    def most_object_bytes(self) -> int:
+        """The largest object: as many parts as there may be, each as large as it may be."""
+        return self.most_parts * self.most_part_bytes
+
+    def part_for(self, file_bytes: float) -> int:
+        """Return the smallest part, in whole MiB, of which an object of this size has no more than it may."""
+        wanted = math.ceil(file_bytes / self.most_parts / 2**20) * 2**20
+        return min(max(wanted, self.least_part_bytes), self.most_part_bytes)
 
 
 # s3fs: default_block_size 50 MiB for reads and parts; a multipart upload is begun and completed.
@@ -56,6 +81,10 @@ S3: Final = Cloud(
     part_bytes=50 * 2**20,
     whole_bytes=50 * 2**20,
     extra_writes=2,
+    part_word="parts of an object",
+    least_part_bytes=5 * 2**20,
+    most_part_bytes=5 * 2**30,
+    most_parts=10_000,
 )
 # azure-storage-blob: max_single_get_size 32 MiB, then max_chunk_get_size 4 MiB; adlfs: blocks of 50 MiB, one commit.
 AZURE: Final = Cloud(
@@ -71,10 +100,15 @@ AZURE: Final = Cloud(
     part_bytes=50 * 2**20,
     whole_bytes=50 * 2**20,
     extra_writes=1,
+    part_word="blocks of a blob",
+    least_part_bytes=1,
+    most_part_bytes=4000 * 2**20,
+    most_parts=50_000,
 )
 CLOUDS: Final = {cloud.name: cloud for cloud in (S3, AZURE)}
 
 
 def enlarged(cloud: Cloud) -> Cloud:
-    """Return the limits of an account in a region with the larger defaults."""
-    return replace(cloud, account_per_s=40_000.0, in_bytes_per_s=60.0 * _GBIT, out_bytes_per_s=200.0 * _GBIT)
+    """Return the limits of an account in a region with the larger defaults; what support granted stays."""
+    requests_per_s = cloud.account_per_s if cloud.account_granted else 40_000.0
+    return replace(cloud, account_per_s=requests_per_s, in_bytes_per_s=60.0 * _GBIT, out_bytes_per_s=200.0 * _GBIT)

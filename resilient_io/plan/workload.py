@@ -83,6 +83,11 @@ class Workload:
         return (self.checkpoint_bytes or 0) / (self.writers * self.files_per_writer)
 
     @property
+    def is_too_large(self) -> bool:
+        """Whether a file of a checkpoint is larger than an object can be."""
+        return self.file_bytes > self.cloud.most_object_bytes
+
+    @property
     def requests_per_file(self) -> int:
         """Requests that write one file of a checkpoint."""
         if self.file_bytes <= max(self.part_bytes, self.cloud.whole_bytes):

@@ -19,7 +19,7 @@ EXAMPLES = re.findall(r"^\$ resilient-io (plan .*)\n((?:.*\n)*?)^```", PAGE.read
 
 
 SIMULATED = re.compile(
-    r"about [\d.]+%|takes [\d.]+ s, [\d.]+ s of it stall(, [\d.]+% of the time)?|, [\d.]+ s$", re.MULTILINE
+    r"about [\d.]+%|takes [\d.]+ \w+, [\d.]+ \w+ of it stall(, [\d.]+% of the time)?|, [\d.]+ (s|min)$", re.MULTILINE
 )
 
 
@@ -234,7 +234,7 @@ def test_the_examples_of_the_docs_are_what_it_prints(
         ("--ranks 0", "--ranks: must be a whole number from 1 to 1,000,000"),
         ("--ranks 8 --layout many", "--layout: must be one, rank, date, object or a number of prefixes, not 'many'"),
         ("--ranks 8 --layout 0", "--layout: must be one, rank"),
-        ("--ranks 8 --object-size 4parsecs", "--object-size: must be a size from 1 byte to 1EiB, such as 64KiB"),
+        ("--ranks 8 --object-size 4parsecs", "--object-size: must be a size from 1 byte to 190.7TiB, such as 64KiB"),
         ("--ranks 8 --samples-per-s nan", "--samples-per-s: must be a number above 0"),
         ("--ranks 8 --checkpoint-every soon", "--checkpoint-every: must be a time above 0, such as 90s, 30m or 2h"),
         ("--ranks 8 --cloud gcs", "--cloud"),
