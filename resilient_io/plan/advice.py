@@ -150,8 +150,8 @@ def _larger_parts(job: Workload, now: Forecast) -> Iterator[tuple[str, Workload]
 
 def _more_writers(job: Workload, now: Forecast) -> Iterator[tuple[str, Workload]]:
     # No more than the limit serves: what is beyond it only waits.
-    served = math.floor(job.writers * SAFE / now.share)
-    more = min(job.ranks, math.ceil(job.writers * _too_much(job, now)), served)
+    served = job.writers * SAFE / now.share
+    more = math.floor(min(job.ranks, math.ceil(job.writers * _too_much(job, now)), served))
     if more > job.writers:
         yield f"let {more:,} ranks write (--writers {more})", replace(job, writers=more)
 

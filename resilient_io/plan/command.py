@@ -135,7 +135,7 @@ def _check_parts(job: Workload) -> None:
         return
     if job.is_too_large:
         files = math.ceil((job.checkpoint_bytes or 0) / cloud.most_object_bytes)
-        hint = f"--files-per-writer {math.ceil(files / job.writers)} or more"
+        hint = f"--files-per-writer {math.ceil(files / job.writers)} or more, and leave --part-size out"
     elif job.part_bytes < least_bytes:
         hint = f"--part-size {size_option(least_bytes)} or more, or leave it out"
     else:

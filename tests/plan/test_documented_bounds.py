@@ -158,6 +158,11 @@ def test_enough_writers_are_advised_to_be_done_in_time(capsys: pytest.CaptureFix
     assert more["late_s"] == more["stall_s"] == 0.0
 
 
+def test_more_writers_are_advised_where_there_is_hardly_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    job = "--ranks 4 --samples-per-s 1 --checkpoint-size 1TiB --writers 1 --checkpoint-every 1m --write-limit 1e308"
+    assert "let 4 ranks write (--writers 4)" in texts(plan(capsys, job, 1))
+
+
 def test_a_checkpoint_that_is_late_without_a_refusal_speaks_of_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert "refused" not in said(capsys, LATE, 1)
 
