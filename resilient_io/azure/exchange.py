@@ -16,7 +16,7 @@ from resilient_io.azure.extent import asked_for, told_by
 from resilient_io.azure.lost import Look, judged, look_for
 from resilient_io.azure.streams import Replay, replay_of
 from resilient_io.classify.fault import Applied, FaultKind, Verdict
-from resilient_io.control.span import WHOLE, Told, span_of
+from resilient_io.control.span import WHOLE, Told, WrongRange, span_of
 from resilient_io.drive.call import Call
 from resilient_io.drive.gate import WaitedTooLong
 from resilient_io.drive.operation import BodyHold, Operation, Surface, current
@@ -116,10 +116,20 @@ class Exchange:
     def _verdict_of(self, http_response: Any) -> Verdict | None:
         if self.is_streamed and http_response.status_code < 300 and self.has_md5:
             return faults.DAMAGED if faults.is_damaged(http_response) else None
+        if self.is_streamed and http_response.status_code < 300 and not self._says_what_it_is(http_response):
+            return faults.plain_verdict(self.call.judged_as, "WrongRange", None)
         verdict = faults.verdict_of_answer(http_response, self.call.judged_as, lost_answer=self.call.lost_answer)
         if verdict is not None and verdict.kind is FaultKind.NOT_FOUND and self._may_ask_elsewhere(_SECONDARY):
             return faults.absent_at_secondary(verdict)
         return verdict
+
+    def _says_what_it_is(self, http_response: Any) -> bool:
+        """Say whether it can be read which bytes an answer brings: the SDK would count by what it says."""
+        try:
+            told_by(http_response)
+        except WrongRange:
+            return False
+        return True
 
     def lost(self, error: BaseException) -> None:
         """Note an attempt without an answer."""
