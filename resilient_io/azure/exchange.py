@@ -86,6 +86,16 @@ class Exchange:
         """Say whether the body has to be read within the attempt: that of an error names its code."""
         return self.is_streamed and (http_response.status_code >= 300 or self.has_md5)
 
+    def must_say_what_it_is(self, http_response: Any) -> None:
+        """Raise WrongRangeBody if nobody can read which bytes an answer brings: the SDK would count by what it says."""
+        if not self.is_streamed or http_response.status_code >= 300:
+            return
+        try:
+            told_by(http_response)
+        except WrongRange as error:
+            drop(http_response)
+            raise errors.WrongRangeBody(str(error)) from None
+
     def answered(self, http_response: Any) -> bool:
         """Note an answer; say whether it is the one to hand on. One that is not is a fault of the call now."""
         verdict = self._verdict_of(http_response)
@@ -116,20 +126,10 @@ class Exchange:
     def _verdict_of(self, http_response: Any) -> Verdict | None:
         if self.is_streamed and http_response.status_code < 300 and self.has_md5:
             return faults.DAMAGED if faults.is_damaged(http_response) else None
-        if self.is_streamed and http_response.status_code < 300 and not self._says_what_it_is(http_response):
-            return faults.plain_verdict(self.call.judged_as, "WrongRange", None)
         verdict = faults.verdict_of_answer(http_response, self.call.judged_as, lost_answer=self.call.lost_answer)
         if verdict is not None and verdict.kind is FaultKind.NOT_FOUND and self._may_ask_elsewhere(_SECONDARY):
             return faults.absent_at_secondary(verdict)
         return verdict
-
-    def _says_what_it_is(self, http_response: Any) -> bool:
-        """Say whether it can be read which bytes an answer brings: the SDK would count by what it says."""
-        try:
-            told_by(http_response)
-        except WrongRange:
-            return False
-        return True
 
     def lost(self, error: BaseException) -> None:
         """Note an attempt without an answer."""

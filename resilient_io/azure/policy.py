@@ -117,6 +117,7 @@ class SyncHook(Hook):
         """Send the request once; return its answer, or what it came to without one."""
         try:
             response = self.policy.next.send(exchange.request)
+            exchange.must_say_what_it_is(response.http_response)
             if exchange.must_load(response.http_response):
                 response.http_response.body()
         except Exception as error:
@@ -207,6 +208,7 @@ class AsyncHook(Hook):
         """Send the request once; return its answer, or what it came to without one."""
         try:
             response = await self.policy.next.send(exchange.request)
+            exchange.must_say_what_it_is(response.http_response)
             if exchange.must_load(response.http_response):
                 with contextlib.suppress(StreamClosedError, StreamConsumedError):
                     await response.http_response.load_body()
