@@ -18,7 +18,7 @@ from azure.core.exceptions import AzureError, StreamClosedError, StreamConsumedE
 from azure.storage.blob import ExponentialRetry
 from azure.storage.blob.aio import ExponentialRetry as AsyncExponentialRetry
 
-from resilient_io.azure import body, credentials, faults, hedged, privates
+from resilient_io.azure import body, credentials, hedged, privates
 from resilient_io.azure.exchange import Exchange, begin
 from resilient_io.drive.gate import WaitedTooLong
 from resilient_io.drive.runtime import runtime
@@ -121,10 +121,11 @@ class SyncHook(Hook):
             if exchange.must_load(response.http_response):
                 response.http_response.body()
         except Exception as error:
-            if not faults.is_of_the_wire(error):
+            fault = exchange.fault_of(error)
+            if fault is None:
                 raise
-            exchange.lost(error)
-            return None, error
+            exchange.lost(fault)
+            return None, fault
         return response, None
 
     def _handed_on(self, exchange: Exchange, response: Any) -> Any:
@@ -213,10 +214,11 @@ class AsyncHook(Hook):
                 with contextlib.suppress(StreamClosedError, StreamConsumedError):
                     await response.http_response.load_body()
         except Exception as error:
-            if not faults.is_of_the_wire(error):
+            fault = exchange.fault_of(error)
+            if fault is None:
                 raise
-            exchange.lost(error)
-            return None, error
+            exchange.lost(fault)
+            return None, fault
         return response, None
 
     def _handed_on(self, exchange: Exchange, response: Any) -> Any:

@@ -36,9 +36,9 @@ MODES = ["sync", "aio", "adlfs"]
 RANGES: dict[str, tuple[int | None, int | None]] = {
     "whole": (None, None), "head": (0, 1000), "middle": (1000, 200_000), "open end": (1000, None),
 }  # fmt: skip
-UNREADABLE = ["bytes {first}-{last}/123", "bytes {last}-{first}/{size}"]
-REFUSED = [
-    "bytes {first}-{last}/*", "bytes {first}-{last}", "bytes={first}-{last}/{size}", "bytes zz", "bytes */zz",
+UNREADABLE = [
+    "bytes {first}-{last}/*", "bytes {first}-{last}", "bytes={first}-{last}/{size}", "bytes zz", "bytes */{size}",
+    "bytes {first}-{last}/123", "bytes {last}-{first}/{size}",
 ]  # fmt: skip
 each_range = pytest.mark.parametrize("asked", RANGES)
 Read = Callable[..., bytes]
@@ -149,9 +149,10 @@ def saying(store: OddStore, says: str) -> Callable[[Ask], Reply]:
 
 @each_range
 @pytest.mark.parametrize("says", UNREADABLE)
-def test_a_content_range_of_other_bytes_than_there_are_is_not_short_data(
+def test_a_content_range_that_cannot_be_read_is_not_short_data(
     store: OddStore, read: Read, asked: str, says: str
 ) -> None:
+    """The SDK itself reads some of them below its retry policy, and ends in a ValueError or an IndexError."""
     wrong = saying(store, says)
     store.how = lambda ask: wrong(ask) if ask.number == 1 else None
     assert read(*RANGES[asked]) == expected(asked)
@@ -159,14 +160,6 @@ def test_a_content_range_of_other_bytes_than_there_are_is_not_short_data(
     with pytest.raises((AzureError, ResilientIOError), match="wrong-range"):
         read(*RANGES[asked])
     assert len(store.asks) == 3
-
-
-@pytest.mark.parametrize("says", REFUSED)
-def test_a_content_range_that_cannot_be_read_is_an_error(store: OddStore, read: Read, says: str) -> None:
-    """The SDK itself looks for the size in it, before its retry policy sees the answer."""
-    store.how = saying(store, says)
-    with pytest.raises((AzureError, ResilientIOError, ValueError, IndexError)):
-        read()
 
 
 @each_range
