@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import hashlib
 import inspect
 import random
@@ -342,3 +343,20 @@ def test_ranges_of_one_call_are_not_of_two_versions(
     store.begin_anew(DATA)
     assert ask() == [DATA[:10], DATA[slice(*other)]]
     assert ask() == [DATA[:10], DATA[slice(*other)]]
+
+
+def test_an_encoded_body_that_always_dies_is_not_read_for_ever(store: OddStore, read: Read) -> None:
+    """Its pieces cannot be kept: what comes since it began anew is no progress."""
+    packed = gzip.compress(DATA)
+
+    def how(ask: Ask) -> Reply:
+        says = f"bytes 0-{len(packed) - 1}/{len(packed)}"
+        headers: dict[str, str | None] = {
+            "ETag": store.etag, "Content-Length": str(len(packed)), "Content-Encoding": "gzip", "Content-Range": says,
+        }  # fmt: skip
+        return Reply(status=206, headers=headers, pieces=[packed[:100_000]])
+
+    store.how = how
+    with pytest.raises((AzureError, ResilientIOError)):
+        read()
+    assert len(store.asks) == 3
