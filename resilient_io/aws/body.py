@@ -47,6 +47,7 @@ class Body:
         "_checks",
         "_end",
         "_etag",
+        "_is_damaged",
         "_limit_bytes",
         "_request",
         "_skip_bytes",
@@ -82,6 +83,7 @@ class Body:
         self._strict, self._checks = strict, checks
         self._check: tuple[Any, bytes] | None = None
         self.is_first = True
+        self._is_damaged = False
         self._end: int | None = None
         self._limit_bytes: int | None = None
         self._skip_bytes = self._before_bytes = self.begin = self.got_bytes = 0
@@ -171,8 +173,11 @@ class Body:
         return self.got_bytes > self._before_bytes
 
     def keeps_some(self, error: Exception) -> bool:
-        """Whether any byte of the last answer is kept after it died of `error`: none if its checksum was another."""
-        return self.has_progressed and not isinstance(error, FlexibleChecksumError)
+        """Whether the last answer, which died of `error`, brought a byte that is kept and had not come before.
+
+        It has not if its checksum was another, nor has any after that: what they bring was read, and thrown away.
+        """
+        return self.has_progressed and not self._is_damaged and not isinstance(error, FlexibleChecksumError)
 
     def has_all(self) -> bool:
         """Say whether as many bytes came as the body is known to have."""
@@ -212,7 +217,7 @@ class Body:
         if not isinstance(error, FlexibleChecksumError):
             return False
         self._before_bytes = self.got_bytes = 0
-        self.might_be_over = False
+        self.might_be_over, self._is_damaged = False, True
         return True
 
     def is_begun(self) -> bool:

@@ -14,7 +14,7 @@ from resilient_io.aws import faults, hedged, privates
 from resilient_io.aws.body import Body, Changed, Request, Sink
 from resilient_io.aws.errors import StalledBody
 from resilient_io.classify.fault import FaultKind
-from resilient_io.drive import stall
+from resilient_io.drive import stall, versions
 from resilient_io.drive.operation import BodyHold, body_held, current
 from resilient_io.drive.runtime import runtime
 from resilient_io.drive.stall import Unwatched, Watch
@@ -43,7 +43,7 @@ async def read(
 
     The permit is held until the body is read, and headers and body share the policy's attempts; what came forgets the
     faults before it. `on_answer` is given each answer before its body. Raises Changed if the object is no longer the
-    version that it began with (or `etag`).
+    version that it began with (or `etag`, or that of another range of one call).
     """
     policy = policy_of(fs)
     body = Body(request, at_most_bytes=at_most_bytes, etag=etag, strict=policy.verify == "strict")
@@ -53,6 +53,9 @@ async def read(
             pass
         if body.is_unverified and hold.call is not None:
             hold.call.unverified()
+    place = (request["Bucket"], request["Key"], request.get("VersionId"))
+    if not versions.is_the_one(place, body.first_answer.get("ETag")):
+        raise Changed
     return body.first_answer
 
 

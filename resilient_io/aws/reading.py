@@ -22,8 +22,11 @@ async def read_range(fs: Any, request: Request, *, etag: str | None = None) -> b
     return b"".join(pieces)
 
 
-async def read_first(fs: Any, request: Request, length_bytes: int) -> First:
-    """Return the first bytes of an object and its details; an empty object answers 416, which tells as much."""
+async def read_first(fs: Any, request: Request, length_bytes: int) -> First | None:
+    """Return the first bytes of an object and its details; an empty object answers 416, which tells as much.
+
+    None where the answer does not tell the size of the object: that has to be asked for as s3fs does.
+    """
     path = f"{request['Bucket']}/{request['Key']}"
     pieces: list[bytes] = []
     asked = {**request, "Range": f"bytes=0-{length_bytes - 1}"}
@@ -33,17 +36,18 @@ async def read_first(fs: Any, request: Request, length_bytes: int) -> First:
         if _status_of(error) != 416:
             raise
         return First(data=b"", details={"name": path, "size": 0, "type": "file", "StorageClass": "STANDARD"})
-    data = b"".join(pieces)
-    return First(data=data, details=_details(path, answer, data))
-
-
-def _details(path: str, answer: Mapping[str, Any], data: bytes) -> dict[str, Any]:
-    """Return what s3fs's `info` would say of the object."""
     size_bytes = told_by(answer.get("ContentRange"), answer.get("ContentLength")).size
+    if size_bytes is None:
+        return None
+    return First(data=b"".join(pieces), details=_details(path, answer, size_bytes))
+
+
+def _details(path: str, answer: Mapping[str, Any], size_bytes: int) -> dict[str, Any]:
+    """Return what s3fs's `info` would say of the object."""
     return {
         "ETag": answer.get("ETag", ""),
         "LastModified": answer.get("LastModified", ""),
-        "size": len(data) if size_bytes is None else size_bytes,
+        "size": size_bytes,
         "name": path,
         "type": "file",
         "StorageClass": answer.get("StorageClass", "STANDARD"),

@@ -17,7 +17,8 @@ from azure.core.exceptions import (
 from resilient_io.azure import errors, faults, privates
 from resilient_io.azure.exchange import Exchange, drop
 from resilient_io.azure.extent import Extent, asked_for
-from resilient_io.drive import stall
+from resilient_io.azure.reading import changed
+from resilient_io.drive import stall, versions
 from resilient_io.drive.bodies import Stalled
 from resilient_io.drive.operation import BodyHold, Surface
 from resilient_io.drive.runtime import runtime
@@ -71,7 +72,8 @@ class _Stream:
         return int(self.content_length)
 
     def _take(self, piece: bytes) -> bytes:
-        self._exchange.call.progressed()
+        if not self._extent.has_begun_anew:
+            self._exchange.call.progressed()
         return self._extent.take(piece)
 
     def _end(self) -> bool:
@@ -149,6 +151,11 @@ class _Stream:
         if not self._is_accepted:
             self._extent.accept(self._http, self._told)
             self._is_accepted = True
+            if not versions.is_the_one(self._exchange.request.http_request.url, self._extent.etag):
+                # None of the errors that the SDK answers with another round.
+                self._drop()
+                self._over = True
+                raise changed(self._exchange.call.place)
 
     def _begin_reading(self) -> None:
         """Prepare to read the answer that has come."""

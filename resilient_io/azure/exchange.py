@@ -10,13 +10,13 @@ from azure.core.exceptions import AzureError, HttpResponseError
 from azure.core.pipeline import PipelineContext, PipelineRequest, PipelineResponse
 from azure.storage.blob import ExponentialRetry
 
-from resilient_io.azure import errors, faults, keys
+from resilient_io.azure import errors, faults, keys, privates
 from resilient_io.azure.batch import Batch, batch_of
 from resilient_io.azure.extent import asked_for, told_by
 from resilient_io.azure.lost import Look, judged, look_for
 from resilient_io.azure.streams import Replay, replay_of
 from resilient_io.classify.fault import Applied, FaultKind, Verdict
-from resilient_io.control.span import WHOLE, Told, span_of
+from resilient_io.control.span import WHOLE, Told, WrongRange, span_of
 from resilient_io.drive.call import Call
 from resilient_io.drive.gate import WaitedTooLong
 from resilient_io.drive.operation import BodyHold, Operation, Surface, current
@@ -86,6 +86,21 @@ class Exchange:
         """Say whether the body has to be read within the attempt: that of an error names its code."""
         return self.is_streamed and (http_response.status_code >= 300 or self.has_md5)
 
+    def must_say_what_it_is(self, http_response: Any) -> None:
+        """Raise WrongRangeBody if nobody can read which bytes an answer brings: the SDK would count by what it says.
+
+        It can do nothing with a range that does not tell the whole size, other than one that goes on with a body.
+        """
+        if not self.is_streamed or http_response.status_code >= 300:
+            return
+        try:
+            told = told_by(http_response)
+            if told.is_range and told.size is None and not self.is_part:
+                raise WrongRange("the answer does not tell the size of the blob")
+        except WrongRange as error:
+            drop(http_response)
+            raise errors.WrongRangeBody(str(error)) from None
+
     def answered(self, http_response: Any) -> bool:
         """Note an answer; say whether it is the one to hand on. One that is not is a fault of the call now."""
         verdict = self._verdict_of(http_response)
@@ -120,6 +135,14 @@ class Exchange:
         if verdict is not None and verdict.kind is FaultKind.NOT_FOUND and self._may_ask_elsewhere(_SECONDARY):
             return faults.absent_at_secondary(verdict)
         return verdict
+
+    def fault_of(self, error: Exception) -> Exception | None:
+        """Return the error with which an attempt ended without an answer; None if it is none of an attempt."""
+        if faults.is_of_the_wire(error):
+            return error
+        if self.is_streamed and privates.is_about_content_range(error):
+            return errors.WrongRangeBody("the answer has a Content-Range that cannot be read")
+        return None
 
     def lost(self, error: BaseException) -> None:
         """Note an attempt without an answer."""

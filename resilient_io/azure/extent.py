@@ -27,7 +27,7 @@ class Extent:
 
     __slots__ = (
         "_asked", "_before_bytes", "_begin", "_digest", "_end", "_limit_bytes", "_md5", "_strict", "begins_anew",
-        "etag", "got_bytes", "is_unverified", "might_be_over", "skip_bytes",
+        "etag", "got_bytes", "has_begun_anew", "is_unverified", "might_be_over", "skip_bytes",
     )  # fmt: skip
 
     def __init__(self, http_response: Any, asked: Asked, told: Told | None = None, *, strict: bool = False) -> None:
@@ -41,6 +41,8 @@ class Extent:
         self._md5: bytes | None = None
         self._digest: Any = None
         self.might_be_over = self.is_unverified = False
+        self.has_begun_anew = False
+        """Whether what came was forgotten once: what comes since then was read before, and is no progress."""
         with contextlib.suppress(WrongRange):  # `accept` raises it again
             self._begin_with(http_response, told or told_by(http_response))
 
@@ -118,7 +120,7 @@ class Extent:
     def begin_anew(self) -> None:
         """Forget what came."""
         self.got_bytes = self._before_bytes = 0
-        self.might_be_over = False
+        self.might_be_over, self.has_begun_anew = False, True
         if self._digest is not None:
             self._digest = hashlib.md5(usedforsecurity=False)
 

@@ -18,7 +18,7 @@ from azure.core.exceptions import AzureError, StreamClosedError, StreamConsumedE
 from azure.storage.blob import ExponentialRetry
 from azure.storage.blob.aio import ExponentialRetry as AsyncExponentialRetry
 
-from resilient_io.azure import body, credentials, faults, hedged, privates
+from resilient_io.azure import body, credentials, hedged, privates
 from resilient_io.azure.exchange import Exchange, begin
 from resilient_io.drive.gate import WaitedTooLong
 from resilient_io.drive.runtime import runtime
@@ -117,13 +117,15 @@ class SyncHook(Hook):
         """Send the request once; return its answer, or what it came to without one."""
         try:
             response = self.policy.next.send(exchange.request)
+            exchange.must_say_what_it_is(response.http_response)
             if exchange.must_load(response.http_response):
                 response.http_response.body()
         except Exception as error:
-            if not faults.is_of_the_wire(error):
+            fault = exchange.fault_of(error)
+            if fault is None:
                 raise
-            exchange.lost(error)
-            return None, error
+            exchange.lost(fault)
+            return None, fault
         return response, None
 
     def _handed_on(self, exchange: Exchange, response: Any) -> Any:
@@ -207,14 +209,16 @@ class AsyncHook(Hook):
         """Send the request once; return its answer, or what it came to without one."""
         try:
             response = await self.policy.next.send(exchange.request)
+            exchange.must_say_what_it_is(response.http_response)
             if exchange.must_load(response.http_response):
                 with contextlib.suppress(StreamClosedError, StreamConsumedError):
                     await response.http_response.load_body()
         except Exception as error:
-            if not faults.is_of_the_wire(error):
+            fault = exchange.fault_of(error)
+            if fault is None:
                 raise
-            exchange.lost(error)
-            return None, error
+            exchange.lost(fault)
+            return None, fault
         return response, None
 
     def _handed_on(self, exchange: Exchange, response: Any) -> Any:

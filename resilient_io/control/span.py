@@ -66,14 +66,26 @@ def asked_for(text: str | None, *, is_part: bool = False) -> Asked:
 
 
 def told_by(content_range: str | None, content_length: int | None, status: int = 200) -> Told:
-    """Return what the headers of an answer say. Raises WrongRange for a 206 that does not say of which bytes."""
-    found = _TOLD.fullmatch(content_range) if content_range else None
-    if found is not None:
-        begin, last, size = found.groups()
-        return Told(int(begin), int(last) + 1, None if size == "*" else int(size), is_range=True)
+    """Return what the headers of an answer say.
+
+    Raises WrongRange for a 206 that does not say of which bytes, and for a Content-Range that cannot be read: bytes of
+    who knows where are none of those that were asked for.
+    """
+    if content_range:
+        return _range_told(content_range)
     if status == _PARTIAL_CONTENT:
         raise WrongRange("the answer is a part of the object and does not say which")
     return Told(end=content_length, size=content_length)
+
+
+def _range_told(content_range: str) -> Told:
+    found = _TOLD.fullmatch(content_range)
+    if found is None:
+        raise WrongRange("the answer has a Content-Range that cannot be read")
+    begin, end, size = int(found[1]), int(found[2]) + 1, None if found[3] == "*" else int(found[3])
+    if begin >= end or (size is not None and end > size):
+        raise WrongRange(f"the answer says that it has the bytes {begin}-{end - 1} of {found[3]}")
+    return Told(begin, end, size, is_range=True)
 
 
 def span_of(asked: Asked, told: Told) -> Wanted:
@@ -85,11 +97,9 @@ def span_of(asked: Asked, told: Told) -> Wanted:
     wanted = None if asked.last is None else asked.last + 1
     if told.size is not None:
         return Wanted(begin=asked.first, end=told.size if wanted is None else min(wanted, told.size))
-    if told.is_range:
-        # Without the size nobody can tell a short range from the end of the object.
-        if wanted is not None and told.end != wanted:
-            raise WrongRange(f"asked for the bytes {asked.first}-{wanted - 1} and got those to {_last(told)}")
-        return Wanted(begin=asked.first, end=told.end)
+    if told.is_range and told.end == wanted:
+        return Wanted(begin=asked.first, end=wanted)
+    # Without the size nobody can tell a short range from the end of the object: what follows has to be asked for.
     return Wanted(begin=asked.first, end=None, limit_bytes=None if wanted is None else max(0, wanted - asked.first))
 
 
@@ -106,7 +116,3 @@ def _suffix(suffix_bytes: int, told: Told) -> Wanted:
     if told.size is None:
         raise WrongRange("the last bytes of an object whose size nobody tells cannot be cut out of it")
     return Wanted(begin=max(0, told.size - suffix_bytes), end=told.size)
-
-
-def _last(told: Told) -> int | None:
-    return None if told.end is None else told.end - 1

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from resilient_io.control.ranges import NEAR_BYTES, Merged, comparable, merged
+from resilient_io.drive.versions import one_version_each
 
 CatRanges = Callable[..., Awaitable[list[Any]]]
 
@@ -18,7 +19,17 @@ async def cat_merged(
     `stock` is the filesystem's own method. `max_gap` is the most bytes between two ranges that are fetched together:
     None for the default, -1 for those alone that overlap. An error stands for every range that its request was to
     bring; with `on_error` other than "return" the first one is raised.
+
+    All bytes of one object are of one version: where it was replaced in between, ObjectChanged stands for the ranges of
+    the later answers.
     """
+    with one_version_each():
+        return await _cat(stock, paths, starts, ends, max_gap, on_error, **options)
+
+
+async def _cat(
+    stock: CatRanges, paths: list[str], starts: Any, ends: Any, max_gap: int | None, on_error: str, **options: Any
+) -> list[Any]:
     if not isinstance(paths, list):
         raise TypeError("paths must be a list")
     begins, stops = _each(starts, paths), _each(ends, paths)
