@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
+from resilient_io.aws import faults, keys
 from resilient_io.classify import judge, key_faults
 from resilient_io.drive.call import Call
 from resilient_io.drive.runtime import runtime
 
 Params = Mapping[str, Any]
+_SILENCE: Final = "the answer does not mention it"
 
 
 class Keys:
@@ -22,12 +25,39 @@ class Keys:
         self._deleted: list[Any] = []
         self._kept: list[Any] = []
 
+    def noted(self, call: Call, answer: Any) -> Any:
+        """Return the answer to a round with an error for each key that it does not mention: nobody deleted that one.
+
+        Where only errors were asked for (Quiet), silence says that a key is deleted.
+        """
+        if call.give_up is not None or self._params["Delete"].get("Quiet"):
+            return answer
+        told = [{"Key": key, "Code": "InternalError", "Message": _SILENCE} for key in self._missing(answer)]
+        if not told:
+            return answer
+        answer = {**answer, "Errors": [*answer.get("Errors", ()), *told]}
+        if call.verdict is None:
+            verdict = faults.verdict_of_answer(answer, 200, call.judged_as, whole=True)
+            assert verdict is not None
+            call.failed(verdict)
+        return answer
+
+    def _missing(self, answer: Mapping[str, Any]) -> list[str]:
+        """Return the keys of a round that its answer does not mention, under any name (a proxy between)."""
+        asked = {each["Key"] for each in self._params["Delete"]["Objects"]}
+        told = {row.get("Key") for name in ("Deleted", "Errors") for row in answer.get(name, ())}
+        missing = sorted(asked - told)
+        return missing if len(missing) > len(told - asked) else []
+
     def refused(self, call: Call, answer: Mapping[str, Any]) -> bool:
         """Say whether keys of a round were refused for load; the call has noted that as its fault already.
 
         A round that deleted some of its keys is progress.
         """
         left = self._left(call, answer)
+        if left:
+            # Whoever reads of a give-up must find a key that was refused, and not the first of a thousand.
+            call.is_about(functools.partial(keys.place_of, {**self._params, "Delete": {"Objects": left}}))
         if left and len(left) < len(self._params["Delete"]["Objects"]):
             call.progressed()
         return bool(left)
@@ -66,22 +96,24 @@ def is_by_key(call: Call, response: Any) -> bool:
 def by_key(call: Call, answer: Any, params: Params, send: Callable[..., Any]) -> Any:
     """Ask again for the keys of an answer that were refused, until none is or the call gives up; return them all."""
     rounds = Keys(params)
+    answer = rounds.noted(call, answer)
     while rounds.refused(call, answer):
         delay_s = call.decide()
         if delay_s is None:
             break
         runtime().clock.sleep(delay_s)
-        answer = send(call.name, rounds.turn_to_refused(call, answer))
+        answer = rounds.noted(call, send(call.name, rounds.turn_to_refused(call, answer)))
     return rounds.whole(answer)
 
 
 async def by_key_async(call: Call, answer: Any, params: Params, send: Callable[..., Any]) -> Any:
     """Do as `by_key` does, with an async client."""
     rounds = Keys(params)
+    answer = rounds.noted(call, answer)
     while rounds.refused(call, answer):
         delay_s = call.decide()
         if delay_s is None:
             break
         await runtime().clock.sleep_async(delay_s)
-        answer = await send(call.name, rounds.turn_to_refused(call, answer))
+        answer = rounds.noted(call, await send(call.name, rounds.turn_to_refused(call, answer)))
     return rounds.whole(answer)

@@ -7,7 +7,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from resilient_io.classify import fault_of, judge, judge_answer, key_faults
+from resilient_io.classify import fault_of, is_error_document, judge, judge_answer, key_faults
 from resilient_io.classify.fault import Fault, FaultKind, Verdict
 from resilient_io.classify.operations import is_write, repeat_is_told
 from resilient_io.classify.retry_after import retry_after_s
@@ -42,6 +42,17 @@ def verdict_of_answer(
         return None
     verdict = _judged(fault, operation, lost_answer=lost_answer)
     return verdict if verdict.kind in _NO_ANSWER else None
+
+
+def unmask_error(response_dict: dict[str, Any]) -> None:
+    """Let an error that came as a success be parsed as one, before botocore parses an answer.
+
+    botocore does so itself for the operations that have a result; to those without one an error is a success.
+    """
+    body = response_dict.get("body")
+    # One that is still to be read, an object or a stream of events, is not bytes.
+    if body and isinstance(body, bytes) and response_dict["status_code"] < 300 and is_error_document(body):
+        response_dict["status_code"] = 500
 
 
 def error_inside(parsed: Mapping[str, Any], operation: str) -> ClientError | None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
+from fsspec import mapping
 from fsspec.asyn import get_loop, sync_wrapper
 from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.implementations import cached
@@ -25,6 +26,7 @@ from resilient_io.drive.first import FIRST_READ_BYTES, First
 from resilient_io.drive.forked import StartsAnew, leave_behind
 from resilient_io.drive.guard import guard_filesystem, guarded, interruptible
 from resilient_io.drive.merging import cat_merged
+from resilient_io.drive.omitting import cat_present, raise_in_maps
 from resilient_io.errors import GiveUp, ObjectChanged
 
 # Read at import, before `aws.sessions` may turn it down.
@@ -163,6 +165,12 @@ class ResilientS3FileSystem(StartsAnew, Uploading):
             raise _changed(path) from error
         self._saw(request["Bucket"])
         return data
+
+    async def _cat(self, path: str | list[str], recursive: bool = False, on_error: str = "raise", **kwargs: Any) -> Any:
+        """Return the bytes of one path, or of several by path; `on_error="omit"` leaves out what is not there."""
+        if not self._enabled():
+            return await super()._cat(path, recursive=recursive, on_error=on_error, **kwargs)
+        return await cat_present(super()._cat, path, recursive=recursive, on_error=on_error, **kwargs)
 
     async def _cat_ranges(
         self,
@@ -322,3 +330,4 @@ def _changed(path: str) -> ObjectChanged:
 
 guard_filesystem(ResilientS3FileSystem, sync_wrapper)
 hear_in_caches(cached)
+raise_in_maps(mapping)

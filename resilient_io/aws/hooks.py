@@ -107,6 +107,7 @@ def _hook(client: Any, overlay: Mapping[str, object]) -> None:
     undo_times = privates.read_times_with(client, timestamps.parse)
     if undo_times is not None:
         done.undo.append(undo_times)
+    _unmask_errors(done)
     if privates.is_async(client):
         _hook_async(done)
     else:
@@ -158,6 +159,18 @@ def _silence_stock_retries(done: Hardening) -> None:
     for event, handler in privates.adaptive_limiter_handlers(done.client):
         events.unregister(event, handler)
         done.undo.append(functools.partial(events.register, event, handler))
+
+
+def _unmask_errors(done: Hardening) -> None:
+    """Find the error inside a 200 of every operation whose answer is read whole."""
+    events = done.client.meta.events
+
+    def look(response_dict: dict[str, Any], **rest: Any) -> None:
+        if _call.get() is not None:
+            faults.unmask_error(response_dict)
+
+    events.register("before-parse.s3", look)
+    done.undo.append(lambda: events.unregister("before-parse.s3", look))
 
 
 def _put(done: Hardening, owner: Any, name: str, replacement: Callable[..., Any]) -> None:

@@ -131,7 +131,9 @@ class Exchange:
     def _verdict_of(self, http_response: Any) -> Verdict | None:
         if self.is_streamed and http_response.status_code < 300 and self.has_md5:
             return faults.DAMAGED if faults.is_damaged(http_response) else None
-        verdict = faults.verdict_of_answer(http_response, self.call.judged_as, lost_answer=self.call.lost_answer)
+        verdict = faults.verdict_of_answer(
+            http_response, self.call.judged_as, lost_answer=self.call.lost_answer, is_streamed=self.is_streamed
+        )
         if verdict is not None and verdict.kind is FaultKind.NOT_FOUND and self._may_ask_elsewhere(_SECONDARY):
             return faults.absent_at_secondary(verdict)
         return verdict
@@ -221,15 +223,14 @@ class Exchange:
         http, call = response.http_response, self.call
         http.location_mode = self.settings["mode"]
         errors.marked(http, call)
+        if http.status_code < 300 and self.batch is None and not self.has_md5:
+            # The SDK would take it for a good one.
+            self.raise_for(HttpResponseError("the answer says success and is not whole", response=http))
         if not call.hides_the_truth():
             return response
         cause = HttpResponseError(response=http)
         if self.batch is not None and http.status_code < 300:
             return self._ended_in_parts(self.batch, response)
-        if http.status_code < 300 and not self.has_md5:
-            # The SDK would take it for a good one.
-            cause = HttpResponseError("the answer says success and is not whole", response=http)
-            self.raise_for(cause)
         gave_up = call.gave_up(cause)
         if call.operation.surface is Surface.FILESYSTEM:
             raise gave_up from cause

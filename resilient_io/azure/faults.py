@@ -65,11 +65,16 @@ def verdict_of_error(error: BaseException, judged_as: str) -> Verdict:
     return judge(fault_of(error, operation=judged_as), minds_echoes=True)
 
 
-def verdict_of_answer(http_response: Any, judged_as: str, *, lost_answer: bool) -> Verdict | None:
-    """Return what an answer means, or None if it is no fault. `lost_answer`: an earlier attempt had none."""
+def verdict_of_answer(
+    http_response: Any, judged_as: str, *, lost_answer: bool, is_streamed: bool = False
+) -> Verdict | None:
+    """Return what an answer means, or None if it is no fault. `lost_answer`: an earlier attempt had none.
+
+    The body of one that `is_streamed` is still to be read.
+    """
     status = http_response.status_code
     if status < 300:
-        return _verdict_of_success(http_response, judged_as)
+        return _verdict_of_success(http_response, judged_as, is_streamed=is_streamed)
     code, message = code_of(http_response), _message_of(http_response)
     fault = Fault(
         provider="azure",
@@ -86,7 +91,7 @@ def verdict_of_answer(http_response: Any, judged_as: str, *, lost_answer: bool) 
     return judge(fault, after_lost_answer=lost_answer and repeat_is_told(judged_as), minds_echoes=True)
 
 
-def _verdict_of_success(http_response: Any, judged_as: str) -> Verdict | None:
+def _verdict_of_success(http_response: Any, judged_as: str, *, is_streamed: bool) -> Verdict | None:
     """Return what is wrong with an answer that says success; None, nearly always."""
     if op_class(judged_as) is OpClass.LIST:
         return _verdict_of_list(http_response, judged_as)
@@ -94,9 +99,11 @@ def _verdict_of_success(http_response: Any, judged_as: str) -> Verdict | None:
     wanted = _SUCCESS.get(judged_as.partition("-")[0])
     if wanted not in (None, status):
         return plain_verdict(judged_as, "EmptyAnswer", None)
-    if status != 200 or "ETag" in headers:
+    # A blob may itself be an error document.
+    body = None if is_streamed or judged_as == "GetBlob" else http_response.body()
+    if not body and (status != 200 or "ETag" in headers):
         return None
-    fault = judge_answer(operation=judged_as, status=status, headers=dict(headers))
+    fault = judge_answer(operation=judged_as, status=status, headers=dict(headers), body=body)
     return None if fault is None else judge(fault, minds_echoes=True)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import adlfs
 from azure.core.exceptions import HttpResponseError, ResourceModifiedError, ResourceNotFoundError
 from azure.storage.blob.aio import BlobServiceClient
+from fsspec import mapping
 from fsspec.asyn import get_loop, sync_wrapper
 from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.implementations import cached
@@ -31,6 +32,7 @@ from resilient_io.drive.forked import StartsAnew, leave_behind
 from resilient_io.drive.guard import guard_filesystem, guarded, interruptible
 from resilient_io.drive.landing import Landing, LocalFile, Memory, published
 from resilient_io.drive.merging import cat_merged
+from resilient_io.drive.omitting import present, raise_in_maps
 from resilient_io.errors import NotForkSafe
 
 
@@ -206,8 +208,8 @@ class ResilientAzureBlobFileSystem(StartsAnew, Copying, Listing):
             on_error="raise" if on_error == "raise" else "return",
             **kwargs,
         )
-        pairs = zip(paths, found, strict=True)
-        return {name: data for name, data in pairs if on_error != "omit" or not isinstance(data, Exception)}
+        by_path = dict(zip(paths, found, strict=True))
+        return present(by_path) if on_error == "omit" else by_path
 
     cat = sync_wrapper(_cat)
 
@@ -295,3 +297,4 @@ class ResilientAzureBlobFileSystem(StartsAnew, Copying, Listing):
 
 guard_filesystem(ResilientAzureBlobFileSystem, sync_wrapper)
 hear_in_caches(cached)
+raise_in_maps(mapping)

@@ -6,7 +6,7 @@ tables that the rules look into are data (s3_codes.py, azure_codes.py, codes.py,
 
 from __future__ import annotations
 
-from .answers import judge_answer, key_faults
+from .answers import is_error_document, judge_answer, key_faults
 from .fault import Applied, Fault, FaultKind, Load, Verdict
 from .operations import OpClass, is_idempotent, is_write, op_class
 from .retry_after import retry_after_s
@@ -22,6 +22,7 @@ __all__ = [
     "Verdict",
     "classify",
     "fault_of",
+    "is_error_document",
     "is_idempotent",
     "is_write",
     "judge",

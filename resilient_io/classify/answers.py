@@ -20,11 +20,23 @@ _RESULTS = {
     "copyobject": ("CopyObjectResult", "ETag"),
     "uploadpartcopy": ("CopyPartResult", "ETag"),
     "createmultipartupload": ("UploadId", "UploadId"),
+    "getobjecttagging": ("TagSet", "TagSet"),
+    "getbuckettagging": ("TagSet", "TagSet"),
 }
-# What S3 always answers with an ETag (API_PutObject, API_UploadPart). A HEAD has a date or a length besides: a proxy
-# that answers by itself has none of them.
-_TAGGED = frozenset({"putobject", "uploadpart"})
+# What Azure always answers with an XML document, as the listings.
+_DOCUMENTS = frozenset(
+    {"getblocklist", "getblobtags", "getpageranges", "getblobserviceproperties", "getblobservicestats"}
+)
+# What S3 (API_PutObject, API_UploadPart) and Azure (Azurite too) always answer with an ETag. A HEAD has a date or a
+# length besides: a proxy that answers by itself has none of them.
+_TAGGED = frozenset(
+    {"putobject", "uploadpart", "setblobmetadata", "setblobproperties", "setcontainermetadata"}
+    | {"getcontainerproperties", "getcontainermetadata"}
+)
 _HEADS = frozenset({"headobject", "getblobproperties"})
+# S3 says 204, and so do those that speak as it does: no 200 is theirs. Not of this kind are DeleteObject and
+# AbortMultipartUpload, to which some say 200, and CreateBucket, whose answer is empty with Ceph, without a Location.
+_NO_CONTENT = frozenset({"deletebucket"})
 # What Azure answers to a write that it did; 200 is not it.
 _CREATED_OR_ACCEPTED = frozenset(
     {"putblob", "putblock", "putblocklist", "appendblock", "createappendblob", "createpageblob", "putpage", "copyblob"}
@@ -73,6 +85,13 @@ def judge_answer(
         or _wrong_length(operation, lower, received_bytes)
     )
     return None if code is None else _fault(operation, status, lower, code)
+
+
+def is_error_document(body: bytes | str) -> bool:
+    """Say whether the body of an answer is the document in which S3, STS and Azure put an error. Quick for others."""
+    head = body[:1024]
+    begins = b"<Error" in head if isinstance(head, bytes) else "<Error" in head
+    return begins and _ERROR_BODY.match(_snippet(body) or "") is not None
 
 
 def key_faults(
@@ -162,11 +181,16 @@ def _missing_result(operation: str, parsed: Mapping[str, object] | None, text: s
     member, tag = _RESULTS.get(_plain(operation), (None, None))
     if member is not None:
         if parsed is not None:
-            return None if parsed.get(member) else "EmptyAnswer"
-        return "EmptyAnswer" if text is not None and f"<{tag}>" not in text else None
-    if op_class(operation) is not OpClass.LIST:
+            # No tags at all are a result.
+            return "EmptyAnswer" if parsed.get(member) in (None, "", {}) else None
+        return "EmptyAnswer" if text is not None and f"<{tag}" not in text else None
+    if op_class(operation) is not OpClass.LIST and _plain(operation) not in _DOCUMENTS:
         return None
-    if parsed is not None and not any(name != "ResponseMetadata" for name in parsed):
+    if (
+        parsed is not None
+        and op_class(operation) is OpClass.LIST
+        and not any(name != "ResponseMetadata" for name in parsed)
+    ):
         return "EmptyAnswer"
     return "EmptyAnswer" if text is not None and not text.strip() else None
 
@@ -189,7 +213,7 @@ def _not_done(operation: str, status: int, lower: Mapping[str, str], parsed: Map
     if not lower or status != 200:
         return None
     bare = "etag" not in lower and not (parsed or {}).get("ETag")
-    if name in _CREATED_OR_ACCEPTED or (bare and name in _TAGGED):
+    if name in _CREATED_OR_ACCEPTED or name in _NO_CONTENT or (bare and name in _TAGGED):
         return "EmptyAnswer"
     empty = lower.get("content-length", "0") == "0"
     if bare and empty and name in _HEADS:

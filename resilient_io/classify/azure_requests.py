@@ -128,7 +128,11 @@ def _put_op(headers: Mapping[str, str]) -> str:
 _FILESYSTEM_OPS = {"PUT": "CreateContainer", "DELETE": "DeleteContainer", "HEAD": "GetContainerProperties"}
 _PATH_OPS = {"GET": "GetBlob", "HEAD": "GetBlobProperties", "DELETE": "DeletePath"}
 # A flush at a position, and an append to one, converge when they are repeated.
-_PATCHES = {"append": "AppendData", "flush": "FlushData"}
+_PATCHES = {
+    "append": "AppendData",
+    "flush": "FlushData",
+    "setAccessControlRecursive": "SetAccessControlRecursive",
+}
 
 
 def _dfs_op(method: str, query: Mapping[str, str], headers: Mapping[str, str], key: str) -> str:

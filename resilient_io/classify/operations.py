@@ -50,7 +50,7 @@ _IDEMPOTENT_WRITES = (
     "PutBlob UploadBlob PutBlock StageBlock PutBlockFromURL PutBlockList CommitBlockList PutPage PutBlobFromURL "
     "CopyBlob CopyBlobFromURL StartCopyFromURL CreateAppendBlob CreatePageBlob SetBlobMetadata SetBlobProperties "
     "SetBlobTags SetBlobTier SetContainerMetadata RenewLease ReleaseLease CreatePath CreateFile CreateDirectory "
-    "AppendData FlushData "
+    "AppendData FlushData SetAccessControlRecursive "
     # Azure: its parts are deletes and changes of tier.
     "SubmitBatch "
     # fsspec, boto3 transfers, obstore.

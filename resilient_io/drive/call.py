@@ -108,6 +108,10 @@ class Call:
         """The URL of what the call is about."""
         return self._place()
 
+    def is_about(self, place: Callable[[], str]) -> None:
+        """Say anew what the call is about: of many things it asked for, those that are left."""
+        self._place = place
+
     @property
     def attempts(self) -> int:
         """Requests sent so far."""

@@ -68,6 +68,8 @@ def test_error_without_a_code_is_a_server_error() -> None:
         ("PutObject-IfNoneMatch", {}, K.AMBIGUOUS),
         ("UploadPart", {}, K.TRANSIENT),
         ("DeleteObject", {}, None),
+        ("GetObjectTagging", {}, K.TRANSIENT),
+        ("GetObjectTagging", {"TagSet": []}, None),
         ("DeleteObjects", {}, None),
         ("HeadObject", {}, K.TRANSIENT),
     ],
@@ -91,6 +93,13 @@ def test_empty_result_is_noticed(operation: str, parsed: dict[str, Any], expecte
         ("DeleteBlob", 200, {"x-ms-request-id": "r"}, K.TRANSIENT),
         ("DeleteObjects", 200, {"Content-Length": "0"}, K.TRANSIENT),
         ("DeleteObjects", 200, {"Content-Length": "60"}, None),
+        ("DeleteBucket", 200, {"Content-Length": "0"}, K.AMBIGUOUS),
+        ("DeleteBucket", 204, {"Content-Length": "0"}, None),
+        ("DeleteObject", 200, {"Content-Length": "0"}, None),
+        ("CreateBucket", 200, {"Content-Length": "0"}, None),
+        ("SetBlobMetadata", 200, {"x-ms-request-id": "r"}, K.TRANSIENT),
+        ("SetBlobMetadata", 200, {"x-ms-request-id": "r", "ETag": "1"}, None),
+        ("SetBlobTier", 200, {"x-ms-request-id": "r"}, None),
     ],
 )
 def test_success_that_the_store_would_not_have_said_is_noticed(
@@ -108,6 +117,9 @@ def test_success_that_the_store_would_not_have_said_is_noticed(
         ("ListBlobs", b"", K.TRANSIENT),
         ("ListBlobs", b"<EnumerationResults/>", None),
         ("GetObject", b"", None),
+        ("GetBlockList", b"", K.TRANSIENT),
+        ("GetBlobTags", b"", K.TRANSIENT),
+        ("GetBlobTags", b"<Tags><TagSet/></Tags>", None),
     ],
 )
 def test_empty_body_is_noticed(operation: str, body: bytes, expected: FaultKind | None) -> None:
