@@ -105,8 +105,8 @@ def _hook(client: Any, overlay: Mapping[str, object]) -> None:
     done = Hardening(client, overlay)
     _silence_stock_retries(done)
     undo_times = privates.read_times_with(client, timestamps.parse)
-    if undo_times is not None:
-        done.undo.append(undo_times)
+    undo_agent = privates.remember_user_agent(client)
+    done.undo += [undo for undo in (undo_times, undo_agent) if undo is not None]
     _unmask_errors(done)
     if privates.is_async(client):
         _hook_async(done)

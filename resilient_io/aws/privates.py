@@ -13,6 +13,8 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from botocore.context import get_context
+
 from resilient_io.drive.forked import leave_behind
 
 STOCK_RETRY_ID = "retry-config-s3"
@@ -123,6 +125,29 @@ def read_times_with(client: Any, parse: Callable[[Any], Any]) -> Callable[[], No
         endpoint._response_parser_factory = stock
 
     return undo
+
+
+def remember_user_agent(client: Any) -> Callable[[], None] | None:
+    """Let this client put its User-Agent together once for what it depends on, not twice for each request.
+
+    Returns what undoes it; None where somebody has put something in its place, or the client keeps none. botocore takes
+    40 us each time, and the text differs only by the features that a request uses.
+    """
+    creator = getattr(client, "_user_agent_creator", None)
+    if creator is None or "to_string" in vars(creator) or not hasattr(creator, "to_string"):
+        return None
+    made, known, config = creator.to_string, dict[Any, str](), client.meta.config
+
+    def remembered() -> str:
+        context = get_context()
+        key = frozenset(context.features if context is not None else ()), config.user_agent_extra
+        text = known.get(key)
+        if text is None:
+            text = known[key] = made()
+        return text
+
+    creator.to_string = remembered
+    return lambda: vars(creator).pop("to_string", None)
 
 
 def widen_pool(client: Any, connections: int) -> Callable[[], None] | None:

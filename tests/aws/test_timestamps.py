@@ -7,6 +7,7 @@ from email.utils import format_datetime
 
 import boto3
 import pytest
+from botocore.context import ClientContext, start_as_current_context
 from botocore.utils import parse_timestamp
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,3 +64,21 @@ def test_a_softened_client_reads_times_as_before() -> None:
     assert endpoint_of(client)._response_parser_factory._defaults == {"timestamp_parser": timestamps.parse}
     soften(client)
     assert endpoint_of(client)._response_parser_factory is before
+
+
+def test_the_user_agent_is_botocore_s_whatever_a_request_uses() -> None:
+    """It is put together once for each set of features; two requests that use other ones differ as they did."""
+    stock, ours = (boto3.client("s3", region_name="us-east-1", endpoint_url="http://127.0.0.1:9") for _ in range(2))
+    before = vars(ours._user_agent_creator).copy()
+    harden(ours)
+    for features in ({"C"}, {"C", "D"}, set(), {"C"}):
+        with start_as_current_context(ClientContext(features=features)):
+            said = [set(client._user_agent_creator.to_string().split()) for client in (stock, ours)]
+        assert _without_order(said[0]) == _without_order(said[1])
+    soften(ours)
+    assert vars(ours._user_agent_creator) == before
+
+
+def _without_order(words: set[str]) -> set[str]:
+    """The features stand in the order of a set."""
+    return {",".join(sorted(word.split(","))) if word.startswith("m/") else word for word in words}
