@@ -209,7 +209,7 @@ class Constants:
     dip_soon_s: float = 0.4
     dip_delays: float = 4.0  # times the time of a success, least age of a block: where requests queue before any is
     # refused (Azure), the refusals of a block are in long before its successes, and all would seem to be refused
-    dip_late_s: float = 0.1  # time of a success from which that matters; it is 35 ms where nothing queues
+    dip_late_s: float = 0.3  # time of a success from which that matters; on busy cores it is 0.1 to 0.2 s in a burst
     delay_share: float = 0.1  # of the way that a success moves the smoothed time
     dip_balance: float = 2.5  # times the balance, least for one of which it is only assumed
     dip_to: float = 0.85  # of what came through is the rate of the dip: a ceiling refuses next to nothing there

@@ -79,9 +79,9 @@ class Tally:
 class Level:
     """One level of a scope path in this process: its rate record and what steps it, and its retry budget.
 
-    While nothing limits it, what is sent and answered is only counted here, and told to its pace when more is in flight
-    than it was told, when that is `_TELL_S` old, and before anything else is told. So an open level costs a request
-    next to nothing, whoever shares it.
+    While nothing limits it, what is sent is only counted here, and told to its pace with the next answer, when more is
+    in flight than it was told, when that is `_TELL_S` old, and before anything else is told. So an open level costs a
+    request next to nothing, whoever shares it.
     """
 
     key: str
@@ -219,6 +219,7 @@ class Lane:
             else:
                 level.untold_succeeded += 1
                 level.untold_at = now
+                level.tell(now)
 
     def moved(self, moved_bytes: int, now: float) -> None:
         """Count the bytes of one answer or of what was written."""
