@@ -36,8 +36,10 @@ _COUNT_S: Final = 5.0
 _NEWS_S: Final = 0.02
 # Answers that may wait for the next question: more are told at once, by a process that only waits for answers.
 _OWED_MOST: Final = 8
-# How often a place in the table is looked for by a level that has none; in a full one that takes a millisecond.
+# How often a place in the table is looked for by a level that has none; in a full one that takes a millisecond. First
+# after a moment: processes that start together hold each other up, and a limit is met within their first half second.
 _AGAIN_S: Final = 1.0
+_AGAIN_FIRST_S: Final = 0.01
 # How often a process shows itself while the level is limited: its row says only that it is there.
 _SHOW_S: Final = 1.0
 
@@ -67,6 +69,7 @@ class NodePace:
 
     __slots__ = (
         "_again_at",
+        "_again_s",
         "_alone_until",
         "_counted_at",
         "_fleet_size",
@@ -100,7 +103,8 @@ class NodePace:
         self.flags, self.flag_at = UNSURE, 0
         self._link: Link | None = None
         self._job, self._fleet_size = job, fleet_size
-        self._counted_at = self._shown_at = self._again_at = -math.inf
+        self._counted_at = self._shown_at = -math.inf
+        self._again_at, self._again_s = now + _AGAIN_FIRST_S, _AGAIN_FIRST_S
         self._shown = 0.0
         self._missed_at = math.inf
         self._owed: list[_Owed] = []
@@ -110,8 +114,7 @@ class NodePace:
         self._turn = 0.0
         self._alone_until = -math.inf
         self._slot: Slot | None = None
-        if self._attached(now) is None:
-            self._go_alone(now)
+        self._attached(now)
         if link is not None:
             self.share_further(link)
 
@@ -154,6 +157,7 @@ class NodePace:
         self._mine += 1.0
         if is_open or now < self._alone_until:
             law.on_send(self._rec, now, u)
+            self._attach_again(now)
             self._show_news(now)
         elif self._turn:
             self._turn = 0.0  # paid for when it came
@@ -349,7 +353,8 @@ class NodePace:
         if slot is not None and slot.has_row and slot.is_mine():
             return
         if now >= self._again_at:
-            self._again_at = now + _AGAIN_S
+            self._again_s = min(_AGAIN_S, 2.0 * self._again_s)
+            self._again_at = now + self._again_s
             if slot is not None and slot.is_mine():
                 self._claim(slot, now)
             else:

@@ -147,6 +147,29 @@ def test_a_process_that_finds_the_lock_held_decides_alone(start: Start, folder: 
     assert rec[law.RATE] == pytest.approx(shared, rel=0.01)
 
 
+def test_processes_that_start_while_the_table_is_held_up_share_from_their_first_requests_on(
+    start: Start, folder: Path
+) -> None:
+    """Eight that start together hold each other up for a moment: each went on alone through the whole entry."""
+    table = Table(folder)
+    first, _ = start(NOW)
+    with table.held() as held:
+        assert held
+        known, rec = start(NOW)  # the level is in the table: no lock is needed to find it
+        new = NodePace(law.fresh(NOW), Table(folder), "another level", NOW, Job())
+    enter(first, NOW)
+    known.on_success(NOW + 0.02, NOW, False)
+    known.ready_at(NOW + 0.02)
+    assert rec[law.LIMITED] == 1.0
+    for number in range(3):
+        new.on_send(NOW + 0.02 * number, 0.5)
+    enter(new, NOW + 0.06, others=3)
+    slot = table.slot("another level", NOW)
+    assert slot is not None
+    assert slot.is_limited()
+    assert slot.read(NOW + 0.1)[law.IN_FLIGHT] == 6.0
+
+
 def test_a_process_that_is_alone_does_not_take_itself_for_all(start: Start, folder: Path) -> None:
     """It has its part of all that the record holds, and gives up what all were trying out."""
     paces = [start(NOW) for _ in range(4)]
