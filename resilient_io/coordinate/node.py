@@ -22,8 +22,9 @@ from resilient_io.coordinate.table import Table
 
 # Seconds for which a process that was locked out decides by itself.
 ALONE_S: Final = 0.5
-# A holder of the lock may lose its core for some milliseconds; for so long others wait, and owe what they learnt.
-_GRACE_S: Final = 0.03
+# A holder of the lock may lose its core for some milliseconds, on a machine with many processes to a core for a tenth of
+# a second; for so long others wait, and owe what they learnt. Not again before they had the lock: it may be stopped.
+_GRACE_S: Final = 0.1
 # When to ask again meanwhile.
 _HELD_UP_S: Final = 0.002
 # A waiting process looks at the record this often at least, because no other process can wake it ...
@@ -73,6 +74,7 @@ class NodePace:
         "_alone_until",
         "_counted_at",
         "_fleet_size",
+        "_is_part",
         "_job",
         "_link",
         "_mine",
@@ -113,6 +115,7 @@ class NodePace:
         self._mine = 0.0
         self._turn = 0.0
         self._alone_until = -math.inf
+        self._is_part = False
         self._slot: Slot | None = None
         self._attached(now)
         if link is not None:
@@ -239,7 +242,7 @@ class NodePace:
         rec = self._rec
         rec[:] = law.fresh(now)
         rec[IN_FLIGHT] = self._mine
-        self._turn = 0.0
+        self._turn, self._is_part = 0.0, False
 
     def _turn_ready_at(self, rec: Record, now: float) -> float:
         if now < self._alone_until:
@@ -289,7 +292,7 @@ class NodePace:
             self._table.renew(now)
         slot = self._slot
         if slot is None or not slot.lock():
-            if slot is not None and slot.is_mine() and self._held_up_for(now) < _GRACE_S:
+            if slot is not None and slot.is_mine() and not self._is_part and self._held_up_for(now) < _GRACE_S:
                 return _Where.HELD_UP
             slot = self._attached(now)
             if slot is None or not slot.lock():
@@ -306,7 +309,7 @@ class NodePace:
 
     def _bring(self, slot: Slot, now: float, join: bool) -> None:
         """Take over the shared record; an open one is what all who use the level did, put together."""
-        shared = slot.read(now)
+        shared, self._is_part = slot.read(now), False
         if shared[LIMITED] != 0.0:
             self._rec[:] = shared
             if now - self._counted_at > _COUNT_S:
@@ -382,16 +385,16 @@ class NodePace:
 
     def _go_alone(self, now: float) -> None:
         """Decide by what was last seen, at this process's part of the rate."""
-        was_alone = now - self._alone_until < ALONE_S
         self.flags, self.flag_at = UNSURE, 0
         self._alone_until = now + ALONE_S
         self._missed_at = math.inf
         self._turn = 0.0
         slot, rec = self._slot, self._rec
-        if was_alone or slot is None or not slot.is_mine() or not slot.is_limited():
+        if self._is_part or slot is None or not slot.is_mine() or not slot.is_limited():
             return
         rec[:] = slot.read(now)
         if rec[LIMITED] != 0.0:
+            self._is_part = True
             others = sum(joining.is_live(row, now) for row in slot.rows())
             joining.part(rec, 1.0 + others, self._mine, now)
         else:

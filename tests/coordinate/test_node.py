@@ -136,7 +136,7 @@ def test_a_process_that_finds_the_lock_held_decides_alone(start: Start, folder: 
     shared = slot.read(NOW)[law.RATE]
     alone, rec = paces[1]
     assert alone.ready_at(NOW + 0.05) > NOW + 0.05  # for a moment it waits
-    later = NOW + 0.1
+    later = NOW + 0.2
     assert alone.ready_at(later) >= later
     assert rec[law.RATE] == pytest.approx(max(law.LAW.rate_min, shared / 4))
     alone.ready_at(later + 10.0)
@@ -185,11 +185,31 @@ def test_a_process_that_is_alone_does_not_take_itself_for_all(start: Start, fold
     slot.write(shared)
     alone, rec = paces[1]
     alone.ready_at(NOW + 0.05)
-    alone.ready_at(NOW + 0.1)
+    alone.ready_at(NOW + 0.2)
     assert rec[law.GOOD] == 20.0
     assert rec[law.SHARE] == pytest.approx(ASSUMED / 4)
     assert rec[law.ENTERING] == rec[CHALLENGE] == 0.0
     slot.unlock()
+
+
+def test_a_process_that_is_locked_out_twice_takes_its_part_each_time(start: Start, folder: Path) -> None:
+    """It came back for a moment, and then went on with the rate of all as its own."""
+    paces = [start(NOW) for _ in range(4)]
+    for pace, _ in paces:
+        pace.on_send(NOW, 0.5)
+    enter(paces[0][0], NOW)
+    slot = Table(folder).slot("store|bucket|train|read", NOW)
+    assert slot is not None
+    shared = slot.read(NOW)[law.RATE]
+    alone, rec = paces[1]
+    for start_at in (NOW + 0.05, NOW + 0.75):
+        assert slot.lock()
+        alone.ready_at(start_at)
+        alone.ready_at(start_at + 0.15)
+        assert rec[law.RATE] == pytest.approx(max(law.LAW.rate_min, shared / 4))
+        slot.unlock()
+        alone.ready_at(start_at + 0.15 + ALONE_S)
+        assert rec[law.RATE] == pytest.approx(shared)
 
 
 def test_one_busy_process_among_idle_ones_has_the_whole_ceiling(start: Start) -> None:
