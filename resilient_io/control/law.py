@@ -134,11 +134,12 @@ def ready_at(rec: Record, now: float, law: Constants = LAW) -> float:
         return now
     rate = rec[RATE]
     held = rate * law.burst_s
-    elapsed = now - rec[TOKENS_AT]
-    tokens = rec[TOKENS] + elapsed * rate if elapsed > 0.0 else rec[TOKENS]
+    elapsed, tokens = now - rec[TOKENS_AT], rec[TOKENS]
+    if elapsed > 0.0:
+        tokens += elapsed * rate
+        rec[TOKENS_AT] = now  # never back, or time would be filled twice
     if tokens > held and tokens > 1.0:
         tokens = held if held > 1.0 else 1.0
-    rec[TOKENS_AT] = now
     if tokens >= 1.0 - 1e-9:
         rec[TOKENS] = tokens
         return now

@@ -13,6 +13,7 @@ from typing import Final
 
 from resilient_io.control.law_record import (
     BEGAN_AT,
+    CHALLENGE,
     CHECKS,
     CLEAN_BAD,
     CLEAN_N,
@@ -85,8 +86,10 @@ def on_earlier_success(rec: Record, now: float, law: Constants) -> None:
     """What had left before the entry and came through teaches the rate: refusals come home sooner than successes."""
     if is_alone(rec, law):
         run_s = min(1.0, max(law.run_min_s, rec[ENTERED_AT] - rec[BEGAN_AT]))
-        rec[ENTRY_RATE] += law.entry_share / run_s
-        rec[RATE] = max(rec[RATE], rec[ENTRY_RATE])
+        step = law.entry_share / run_s
+        rec[ENTRY_RATE] += step
+        if rec[CHALLENGE] == 0.0:  # by its own step: what was cut meanwhile was cut for a reason
+            rec[RATE] = max(rec[RATE], min(rec[ENTRY_RATE], rec[RATE] + step))
     else:
         rec[RATE] = max(rec[RATE], law.entry_share * delivered_per_s(rec, now))
 
@@ -171,6 +174,8 @@ def check_trial(rec: Record, now: float, bad: float, law: Constants) -> None:
         rec[RATE] = min(rec[RATE], rec[ENTRY_RATE])
         rec[CHECKS] = 0.0
     elif rec[ENTRY_BAD] >= (law.few_batch_bad if few else law.batch_bad):
+        if is_alone(rec, law):  # what was cut meanwhile is not given back
+            rec[ENTRY_RATE] = min(rec[ENTRY_RATE], rec[RATE])
         overloaded(rec, now, law)
     else:
         rec[CHECKS] -= 1.0

@@ -36,7 +36,7 @@ def fill(rec: Record, now: float, law: Constants = LAW) -> None:
     if elapsed_s > 0.0:
         held = max(1.0, rec[RATE] * law.burst_s)
         rec[TOKENS] = min(held, rec[TOKENS] + elapsed_s * rec[RATE])
-    rec[TOKENS_AT] = now
+        rec[TOKENS_AT] = now  # never back: one who lost its core before it had the lock would have time filled twice
 
 
 def ready_at(rec: Record, now: float, turn: float, law: Constants = LAW) -> tuple[float, float]:

@@ -22,9 +22,10 @@ from resilient_io.coordinate.table import Table
 
 # Seconds for which a process that was locked out decides by itself.
 ALONE_S: Final = 0.5
-# A holder of the lock may lose its core for some milliseconds, on a machine with many processes to a core for a tenth of
-# a second; for so long others wait, and owe what they learnt. Not again before they had the lock: it may be stopped.
+# A holder of the lock may lose its core, on a busy machine for a tenth of a second; for so long others wait, and owe
+# what they learnt. Not again before they had the lock: it may be stopped. And for so many tries: they lose theirs too.
 _GRACE_S: Final = 0.1
+_GRACE_TRIES: Final = 8
 # When to ask again meanwhile.
 _HELD_UP_S: Final = 0.002
 # A waiting process looks at the record this often at least, because no other process can wake it ...
@@ -78,6 +79,7 @@ class NodePace:
         "_job",
         "_link",
         "_mine",
+        "_missed",
         "_missed_at",
         "_name",
         "_owed",
@@ -108,7 +110,7 @@ class NodePace:
         self._counted_at = self._shown_at = -math.inf
         self._again_at, self._again_s = now + _AGAIN_FIRST_S, _AGAIN_FIRST_S
         self._shown = 0.0
-        self._missed_at = math.inf
+        self._missed, self._missed_at = 0, math.inf
         self._owed: list[_Owed] = []
         self._table = table
         self._name = name
@@ -292,20 +294,20 @@ class NodePace:
             self._table.renew(now)
         slot = self._slot
         if slot is None or not slot.lock():
-            if slot is not None and slot.is_mine() and not self._is_part and self._held_up_for(now) < _GRACE_S:
+            if slot is not None and slot.is_mine() and not self._is_part and self._is_held_up(now):
                 return _Where.HELD_UP
             slot = self._attached(now)
             if slot is None or not slot.lock():
                 self._go_alone(now)
                 return _Where.ALONE
-        self._missed_at = math.inf
+        self._missed, self._missed_at = 0, math.inf
         self._bring(slot, now, join)
         return _Where.SHARED
 
-    def _held_up_for(self, now: float) -> float:
-        """Return for how many seconds the lock could not be had, by the clock of the callers."""
-        self._missed_at = min(self._missed_at, now)
-        return now - self._missed_at
+    def _is_held_up(self, now: float) -> bool:
+        """Say whether the lock, which could not be had now, may only be held for a moment."""
+        self._missed, self._missed_at = self._missed + 1, min(self._missed_at, now)
+        return self._missed < _GRACE_TRIES or now - self._missed_at < _GRACE_S
 
     def _bring(self, slot: Slot, now: float, join: bool) -> None:
         """Take over the shared record; an open one is what all who use the level did, put together."""
@@ -387,7 +389,7 @@ class NodePace:
         """Decide by what was last seen, at this process's part of the rate."""
         self.flags, self.flag_at = UNSURE, 0
         self._alone_until = now + ALONE_S
-        self._missed_at = math.inf
+        self._missed, self._missed_at = 0, math.inf
         self._turn = 0.0
         slot, rec = self._slot, self._rec
         if self._is_part or slot is None or not slot.is_mine() or not slot.is_limited():

@@ -279,7 +279,7 @@ _RULES: dict[str, tuple[Callable[[Constants], bool], dict[str, float | bool]]] =
         {"clean_sigmas": 1e9},
     ),
     "the larger question of one that may be not alone": (
-        lambda law: _wrongly_alone(law, records=16, callers=32, ceiling=1000, seed=1).fairness >= 0.85,
+        lambda law: _wrongly_alone(law, records=8, callers=32, ceiling=400, seed=1).fairness >= 0.85,
         {"dip_balance": 0.0},
     ),
     "the caution of one of many": (lambda law: _one_of_many(law, ceiling=175).fairness >= 0.8, {"fleet_share": 0.0}),

@@ -11,7 +11,7 @@ import pytest
 from resilient_io.control import law
 from resilient_io.control.law_record import ASSUMED, CHALLENGE
 from resilient_io.coordinate.fleet import Job
-from resilient_io.coordinate.node import ALONE_S, NodePace
+from resilient_io.coordinate.node import _GRACE_TRIES, ALONE_S, NodePace
 from resilient_io.coordinate.table import Table
 
 from .conftest import Start
@@ -79,6 +79,15 @@ def test_the_size_of_the_fleet_is_known_from_the_policy(folder: Path) -> None:
     assert paces[0][1][law.SHARE] == pytest.approx(0.25)
 
 
+def lock_out(pace: NodePace, since: float) -> float:
+    """Let a process ask until it gives the lock up, which somebody else holds; return the time."""
+    for number in range(_GRACE_TRIES - 1):
+        now = since + 0.02 * number
+        assert pace.ready_at(now) > now  # for a moment it waits
+    pace.ready_at(since + 0.2)
+    return since + 0.2
+
+
 def play(
     paces: list[NodePace], *, ceiling_per_s: float, seconds: float, callers: int = 2, since: float = NOW
 ) -> tuple[Counter[int], int]:
@@ -135,9 +144,7 @@ def test_a_process_that_finds_the_lock_held_decides_alone(start: Start, folder: 
     assert slot.lock()
     shared = slot.read(NOW)[law.RATE]
     alone, rec = paces[1]
-    assert alone.ready_at(NOW + 0.05) > NOW + 0.05  # for a moment it waits
-    later = NOW + 0.2
-    assert alone.ready_at(later) >= later
+    later = lock_out(alone, NOW + 0.05)
     assert rec[law.RATE] == pytest.approx(max(law.LAW.rate_min, shared / 4))
     alone.ready_at(later + 10.0)
     assert alone.ready_at(later + 10.05) <= later + 10.05  # it goes on
@@ -184,8 +191,7 @@ def test_a_process_that_is_alone_does_not_take_itself_for_all(start: Start, fold
     shared[law.ENTERING] = shared[CHALLENGE] = 1.0
     slot.write(shared)
     alone, rec = paces[1]
-    alone.ready_at(NOW + 0.05)
-    alone.ready_at(NOW + 0.2)
+    lock_out(alone, NOW + 0.05)
     assert rec[law.GOOD] == 20.0
     assert rec[law.SHARE] == pytest.approx(ASSUMED / 4)
     assert rec[law.ENTERING] == rec[CHALLENGE] == 0.0
@@ -204,12 +210,28 @@ def test_a_process_that_is_locked_out_twice_takes_its_part_each_time(start: Star
     alone, rec = paces[1]
     for start_at in (NOW + 0.05, NOW + 0.75):
         assert slot.lock()
-        alone.ready_at(start_at)
-        alone.ready_at(start_at + 0.15)
+        end = lock_out(alone, start_at)
         assert rec[law.RATE] == pytest.approx(max(law.LAW.rate_min, shared / 4))
         slot.unlock()
-        alone.ready_at(start_at + 0.15 + ALONE_S)
+        alone.ready_at(end + ALONE_S)
         assert rec[law.RATE] == pytest.approx(shared)
+
+
+def test_a_process_that_lost_its_core_fills_no_time_twice(start: Start) -> None:
+    """It read the clock before others and had the lock after them: so 64 processes sent twice the rate."""
+    paces = [start(NOW) for _ in range(2)]
+    for pace, _ in paces:
+        pace.on_send(NOW, 0.5)
+    (one, rec), (late, _) = paces
+    enter(one, NOW)
+    sent = 0
+    for step in range(1, 501):
+        now = NOW + 0.01 * step
+        for pace, at in ((one, now), (late, now - 0.03)):
+            while pace.ready_at(at) <= at:
+                pace.on_send(at, 0.5)
+                sent += 1
+    assert sent <= 5.0 * rec[law.RATE] + 3.0
 
 
 def test_one_busy_process_among_idle_ones_has_the_whole_ceiling(start: Start) -> None:
