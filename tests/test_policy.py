@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import os
 import pickle
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resilient_io import policy
-from resilient_io.policy import Policy, configure, configured, overlay, resolve
+from resilient_io.policy import Policy, configure, configured, overlay, resolve, sources
 
 SetEnv = Callable[..., None]
 
@@ -267,7 +268,7 @@ def test_changed_mapping_is_resolved_anew() -> None:
 def test_new_mappings_without_end_do_not_fill_the_memory() -> None:
     for depth in range(3000):
         assert resolve({"prefix_depth": depth}).prefix_depth == depth
-    assert len(policy._sources._cache) <= policy._MOST_CACHED
+    assert len(sources._sources._cache) <= sources._MOST_CACHED
 
 
 def test_resolving_again_gives_the_same_object_at_once() -> None:
@@ -279,8 +280,7 @@ def test_resolving_again_gives_the_same_object_at_once() -> None:
 
 
 def test_every_field_is_documented_with_its_default() -> None:
-    with open(policy.__file__) as source:
-        text = source.read()
+    text = inspect.getsource(Policy)
     for name in Policy.__dataclass_fields__:
         after = text.partition(f"    {name}: ")[2].partition("\n")[2]
         assert after.lstrip().startswith('"""'), name
