@@ -19,7 +19,8 @@ from s3fs.errors import translate_boto_error
 from resilient_io import policy as policies
 from resilient_io.aws import reading, whole
 from resilient_io.aws.file import ResilientS3File
-from resilient_io.aws.hooks import harden, hardening_of
+from resilient_io.aws.hardening import hardening_of
+from resilient_io.aws.hooks import harden
 from resilient_io.aws.uploads import Uploading
 from resilient_io.drive.caches import hear_in_caches
 from resilient_io.drive.first import FIRST_READ_BYTES, First

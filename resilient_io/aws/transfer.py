@@ -14,19 +14,17 @@ import sys
 from collections.abc import Callable, Mapping
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from botocore import context as botocore_context
 from botocore.exceptions import BotoCoreError
 
 from resilient_io.aws import privates
+from resilient_io.aws.hardening import Hardening
 from resilient_io.aws.splice import Spliced
 from resilient_io.drive.call import Call
 from resilient_io.drive.operation import BodyHold, Operation, Surface, body_held, entered
 from resilient_io.errors import message_of
-
-if TYPE_CHECKING:
-    from resilient_io.aws.hooks import Hardening
 
 # The methods that boto3 adds to a client; one of plain botocore has none of them.
 METHODS: Final = ("upload_file", "upload_fileobj", "download_file", "download_fileobj", "copy")
@@ -91,15 +89,10 @@ def carry(done: Hardening) -> None:
     client = done.client
     found = {name: getattr(type(client), name) for name in METHODS if hasattr(type(client), name)}
     for name, stock in found.items():
-        _shadow(done, client, name, _carried(done, name, stock))
+        done.shadow(client, name, _carried(done, name, stock))
     if found:
         endpoint = privates.endpoint_of(client)
-        _shadow(done, endpoint, "create_request", _unless_lost(endpoint.create_request))
-
-
-def _shadow(done: Hardening, owner: Any, name: str, replacement: Callable[..., Any]) -> None:
-    owner.__dict__[name] = replacement
-    done.undo.append(lambda: owner.__dict__.pop(name, None))
+        done.shadow(endpoint, "create_request", _unless_lost(endpoint.create_request))
 
 
 def _carried(done: Hardening, name: str, stock: Callable[..., Any]) -> Callable[..., Any]:
