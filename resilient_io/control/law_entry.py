@@ -69,8 +69,8 @@ def enter(rec: Record, now: float, sent_at: float, u: float, law: Constants) -> 
     rec[LIMITED] = rec[SLOW_START] = rec[STREAK] = 1.0
     rec[TOKENS_AT] = rec[GROWN_AT] = rec[ENTERED_AT] = rec[REFUSED_AT] = now
     rec[TOKENS] = -u
-    least = law.rate_small if rec[IN_FLIGHT] <= law.small else law.rate_initial
-    rec[RATE] = rec[ENTRY_RATE] = max(least, law.entry_share * came / max(law.run_min_s, run_s))
+    few = law.rate_caller * (1.0 + rec[IN_FLIGHT]) if rec[IN_FLIGHT] <= law.small else 0.0
+    rec[RATE] = rec[ENTRY_RATE] = max(law.rate_initial, few, law.entry_share * came / max(law.run_min_s, run_s))
     rec[ENTRY_SENT_AT] = sent_at
     rec[ENTRY_OTHERS] = rec[IN_FLIGHT]
     rec[ENTRY_DEMAND] = (came + rec[IN_FLIGHT] + 1.0) / run_s

@@ -41,10 +41,15 @@ def youth(rec: Record, now: float, law: Constants) -> float:
     """Return 1.0 for a scope that is looking for its share after a sure overload, falling to 0.0 around `young_s`."""
     if rec[YOUNG] == 0.0 or not law.young or is_one_of_many(rec, law):
         return 0.0
-    age = (now - rec[ENTERED_AT]) / law.young_s
-    if age > 3.0 or not law.young_low <= rec[ENTRY_RATE] <= law.young_high or rec[RATE] > law.young_top:
+    low, lasts_s = (law.slow_low, law.slow_s) if _is_slow(rec, law) else (law.young_low, law.young_s)
+    age = (now - rec[ENTERED_AT]) / lasts_s
+    if age > 3.0 or not low <= rec[ENTRY_RATE] <= law.young_high or rec[RATE] > law.young_top:
         return 0.0
     return 1.0 / (1.0 + age * age * age * age)
+
+
+def _is_slow(rec: Record, law: Constants) -> bool:
+    return rec[ENTRY_RATE] < law.slow_below
 
 
 def grow(rec: Record, now: float, elapsed_s: float, law: Constants) -> None:
@@ -75,8 +80,11 @@ def _grown_young(rec: Record, now: float, young: float, elapsed_s: float, law: C
     rate = rec[RATE]
     mean = rec[YOUNG_SERVED] / max(0.5, now - rec[ENTERED_AT])
     silence_s: float = now - max(rec[CUT_AT], rec[ENTERED_AT])
-    step = min(law.young_step_max, law.young_step + law.young_silence * silence_s**3)
-    return max(rate, min(law.young_reach * rec[ENTRY_RATE], rate + step * young * mean * elapsed_s))
+    first, more, reach = law.young_step, law.young_silence, law.young_reach
+    if _is_slow(rec, law):
+        first, more, reach = law.slow_step, law.slow_silence, law.slow_reach
+    step = min(law.young_step_max, first + more * silence_s**3)
+    return max(rate, min(reach * rec[ENTRY_RATE], rate + step * young * mean * elapsed_s))
 
 
 def cut(rec: Record, now: float, law: Constants) -> None:

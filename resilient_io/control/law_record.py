@@ -115,8 +115,8 @@ class Constants:
     entry_s: float = 1.0  # answers to requests from before entry still teach the rate for that long
     run_min_s: float = 0.5  # a run shorter than this counts as this long: what it got was mostly a saved burst
     rate_initial: float = 1.0  # least cautious rate: a large fleet starts from here
-    rate_small: float = 6.0  # the same with at most `small` others in flight: a small job starts too slowly below
-    small: float = 4.0  # others in flight
+    rate_caller: float = 1.5  # the same for each caller, with at most `small` others in flight: a small job starts too
+    small: float = 4.0  # slowly below, and 64 processes of two callers were refused one request in six with 6 each
     trial_rate: float = 0.9  # a trial rate is this of the demand (and of the share that succeeded)
     clear_share: float = 0.9  # of at least `settled` answers that came through, for a scope that is alone:
     clear_trial: float = 2.0  # times the demand, because a first moment shows too little of it
@@ -155,6 +155,12 @@ class Constants:
     young_hold_s: float = 0.05  # at most once in this time: refusals that come together are one piece of news
     young_floor: float = 0.5  # of the cautious rate, which cuts do not pass
     young_floor_s: float = 10.0  # in this time: the opening storm of the others is not this scope's doing
+    slow_below: float = 4.0  # cautious rate below which the following hold instead: so few refusals say the same later
+    slow_low: float = 1.1  # for young_low,
+    slow_s: float = 60.0  # young_s,
+    slow_step: float = 0.02  # young_step,
+    slow_silence: float = 0.001  # young_silence,
+    slow_reach: float = 2.0  # and young_reach
     young_regrow_s: float = 4.0  # regrow_s and growth_cap meanwhile
     young_growth_cap: float = 0.2
     # tolerance

@@ -235,6 +235,15 @@ def _wrongly_alone(law: Constants, *, records: int, callers: int, ceiling: float
     return run(fleet, Store(ceiling_per_s=ceiling), seconds=80, warm_s=40, seed=seed)
 
 
+def _slow_and_apart(law: Constants) -> tuple[float, float]:
+    """64 processes x 2 threads at 200/s, each for itself: makespan over ideal, share refused."""
+    fleet = Fleet(processes=64, callers=2, operations=94, law=law)
+    result = run(fleet, Store(ceiling_per_s=200, burst_s=0.5), seconds=120, seed=1)
+    assert result.failed == 0
+    assert result.finished_at_s is not None
+    return result.finished_at_s / 29.5, result.refused_share_all
+
+
 def _one_of_many(law: Constants, *, ceiling: float) -> Result:
     fleet = Fleet(processes=64, law=law, share=1 / 64)
     return run(fleet, Store(ceiling_per_s=ceiling), seconds=60, warm_s=30, seed=1)
@@ -283,6 +292,8 @@ _RULES: dict[str, tuple[Callable[[Constants], bool], dict[str, float | bool]]] =
         {"dip_balance": 0.0},
     ),
     "the caution of one of many": (lambda law: _one_of_many(law, ceiling=175).fairness >= 0.8, {"fleet_share": 0.0}),
+    "the patience of slow ones": (lambda law: _slow_and_apart(law)[1] <= 0.09, {"slow_below": 0.0}),
+    "the first rate of each caller": (lambda law: _slow_and_apart(law)[0] <= 1.25, {"rate_caller": 0.0}),
     "a cut ends the silence": (lambda law: _ceiling(law).refused_share <= 0.044, {"epochs_lost": 0.0}),
 }
 
