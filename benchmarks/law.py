@@ -56,10 +56,17 @@ def _placed(fleet: Fleet, place: str) -> Fleet:
     return replace(fleet, sharing=fleet.processes, share=ASSUMED) if place == "machine" else fleet
 
 
+def _head(title: str, columns: str) -> None:
+    """Begin a table: one of the same section where it has no title."""
+    print(f"\n## {title}" if title else "")
+    print(f"| {columns} |\n" + "|---" * (columns.count(" | ") + 1) + "|")
+
+
 def _ceiling(options: argparse.Namespace) -> None:
-    print("\n## At a ceiling of 5500/s, after a warm-up of 30 or 40 s")
-    print("| processes | in flight each | sharing | of ceiling | refused | failed | Jain | p50 s | p99 s |")
-    print("|---" * 9 + "|")
+    _head(
+        "At a ceiling of 5500/s, after a warm-up of 30 or 40 s",
+        "processes | in flight each | sharing | of ceiling | refused | failed | Jain | p50 s | p99 s",
+    )
     for processes, callers, sharing in _fleets(options.largest):
         fleet = Fleet(processes=processes, callers=callers, sharing=sharing, limited=not options.plain)
         seconds, warm_s = (70, 40) if processes < 4096 else (80, 40) if processes < 8192 else (60, 30)
@@ -72,8 +79,10 @@ def _ceiling(options: argparse.Namespace) -> None:
 
 
 def _checkpoint(options: argparse.Namespace) -> None:
-    print("\n## Checkpoint, 3500/s, all start at once, ideal 60 s")
-    print("| processes | sharing | makespan / ideal | refused, whole run | failed |\n" + "|---" * 5 + "|")
+    _head(
+        "Checkpoint, 3500/s, all start at once, ideal 60 s",
+        "processes | sharing | makespan / ideal | refused, whole run | failed",
+    )
     for processes, callers, sharing in _fleets(options.largest):
         operations = 212_000 // processes
         ideal_s = (operations * processes - 3500) / 3500
@@ -93,11 +102,9 @@ def _checkpoint(options: argparse.Namespace) -> None:
 
 
 def _small(options: argparse.Namespace) -> None:
-    print("\n## 8 processes x 4 threads, 1496 operations, 100/s, burst 0.5 s, latency 20 ms, 24 seeds: mean (worst)")
-    print(
-        "| processes | refusals after | makespan / ideal | refused | p99 s | requests per operation | failed |\n"
-        + "|---" * 7
-        + "|"
+    _head(
+        "8 processes x 4 threads, 1496 operations, 100/s, burst 0.5 s, latency 20 ms, 24 seeds: mean (worst)",
+        "processes | refusals after | makespan / ideal | refused | p99 s | requests per operation | failed",
     )
     for place, least_s, most_s in product(("machine", "apart"), (0.02, 0.01), (0.03, 0.05)):
         if (most_s > 0.03) != (least_s < 0.02):
@@ -128,10 +135,11 @@ def _small_run(options: argparse.Namespace, place: str, least_s: float, most_s: 
 
 
 def _random(options: argparse.Namespace) -> None:
-    print("\n## Random refusals, ceiling far away: throughput relative to full jitter alone, median (least) of 9 seeds")
     shares = (0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3)
-    print("| processes | x in flight | seconds | " + " | ".join(f"{share:.0%}" for share in shares) + " |")
-    print("|---" * (3 + len(shares)) + "|")
+    _head(
+        "Random refusals, ceiling far away: throughput relative to full jitter alone, median (least) of 9 seeds",
+        "processes | x in flight | seconds | " + " | ".join(f"{share:.0%}" for share in shares),
+    )
     for processes, callers in (
         (1, 1),
         (1, 4),
@@ -163,8 +171,10 @@ def _relative(options: argparse.Namespace, place: str, processes: int, callers: 
 
 
 def _recovery(options: argparse.Namespace) -> None:
-    print("\n## Total refusal, ceiling 400/s, 16 in flight each: share of the ceiling after its end")
-    print("| processes | outage s | 13-15 s | 25-30 s |\n" + "|---" * 4 + "|")
+    _head(
+        "Total refusal, ceiling 400/s, 16 in flight each: share of the ceiling after its end",
+        "processes | outage s | 13-15 s | 25-30 s",
+    )
     for processes, place in ((1, "machine"), (8, "machine"), (8, "apart"), (64, "apart")):
         for outage_s in (10, 300, 3600):
             end = 20 + outage_s
@@ -176,8 +186,10 @@ def _recovery(options: argparse.Namespace) -> None:
 
 
 def _capacity(options: argparse.Namespace) -> None:
-    print("\n## A ceiling that changes after 60 s: share of it after 10 to 15 s, refused meanwhile, Jain 100 s later")
-    print("| processes | sharing | ceiling | becomes | of it | refused | Jain |\n" + "|---" * 7 + "|")
+    _head(
+        "A ceiling that changes after 60 s: share of it after 10 to 15 s, refused meanwhile, Jain 100 s later",
+        "processes | sharing | ceiling | becomes | of it | refused | Jain",
+    )
     for processes, callers, sharing, ceiling in (
         (8, 32, 1, 400),
         (64, 8, 1, 700),
@@ -198,9 +210,10 @@ def _capacity(options: argparse.Namespace) -> None:
 
 
 def _burst(options: argparse.Namespace) -> None:
-    print("\n## A burst of thousands, and a first throttled step: with the size of the fleet told, and untold")
-    print("| processes | sharing | cluster | told | checkpoint / ideal | refused | step of 8 reads, s | refused |")
-    print("|---" * 8 + "|")
+    _head(
+        "A burst of thousands, and a first throttled step: with the size of the fleet told, and untold",
+        "processes | sharing | cluster | told | checkpoint / ideal | refused | step of 8 reads, s | refused",
+    )
     for processes, sharing in ((1024, 1), (1024, 8), (4096, 1), (4096, 8), (4096, 64), (8192, 8), (8192, 64)):
         for cluster, told in ((None, False), (None, True), (Cluster(), True)):
             if processes > options.largest or (sharing == 1 and cluster is not None):
@@ -222,8 +235,10 @@ def _burst(options: argparse.Namespace) -> None:
 
 
 def _ranks(options: argparse.Namespace) -> None:
-    print("\n## 64 ranks x 16 that start a checkpoint of a minute together, 3500/s")
-    print("| sharing | told | checkpoint / ideal | refused after the first second | whole run |\n" + "|---" * 5 + "|")
+    _head(
+        "64 ranks x 16 that start a checkpoint of a minute together, 3500/s",
+        "sharing | told | checkpoint / ideal | refused after the first second | whole run",
+    )
     for sharing, share in ((1, None), (1, 1 / 64), (8, None), (8, 1 / 8), (64, ASSUMED)):
         fleet = Fleet(processes=64, callers=16, sharing=sharing, share=share, operations=3300)
         result = run(fleet, Store(ceiling_per_s=3500), seconds=200, warm_s=1, seed=options.seed)
@@ -233,9 +248,10 @@ def _ranks(options: argparse.Namespace) -> None:
 
 
 def _neighbours(options: argparse.Namespace) -> None:
-    print("\n## One hot prefix (or blob) beside cold ones, and a walk under an account limit: all levels asked")
-    print("| case | processes | sharing | cold p99 without, s | with | cold/s without | with | hot/s | refused |")
-    print("|---" * 9 + "|")
+    _head(
+        "One hot prefix (or blob) beside cold ones, and a walk under an account limit: all levels asked",
+        "case | processes | sharing | cold p99 without, s | with | cold/s without | with | hot/s | refused",
+    )
     prefixes, blobs = Service(prefix=Store(ceiling_per_s=550)), Service(account=Store(ceiling_per_s=20_000), blob=_BLOB)
     for name, service, cold, hot in (
         ("1 hot prefix of 16", prefixes, Fleet(callers=15, prefixes=range(1, 16), pause_s=0.05), Fleet(callers=16)),
@@ -250,8 +266,7 @@ def _neighbours(options: argparse.Namespace) -> None:
                 f"| {without.per_s:.0f} | {both[0].per_s:.0f} | {both[1].per_s:.0f} | {both[1].refused_share:.1%} |",
                 flush=True,
             )
-    print("\n| walk over 200 prefixes, account 400/s | sharing | of ceiling | refused | p50 s | p99 s | Jain |")
-    print("|---" * 7 + "|")
+    _head("", "walk over 200 prefixes, account 400/s | sharing | of ceiling | refused | p50 s | p99 s | Jain")
     for says, sharing in product((True, False), (1, 16)):
         service = Service(account=Store(ceiling_per_s=400), says_account=says)
         fleet = Fleet(processes=16, sharing=sharing, prefixes=range(200), order=Order.SCAN)
@@ -264,9 +279,10 @@ def _neighbours(options: argparse.Namespace) -> None:
 
 
 def _queue(options: argparse.Namespace) -> None:
-    print("\n## A server that queues for 0.4 s before it refuses, and one whose refusals cost a quarter of a request")
-    print("| processes | sharing | ceiling | server | of ceiling from 5 s on | refused | p50 s | p99 s |")
-    print("|---" * 8 + "|")
+    _head(
+        "A server that queues for 0.4 s before it refuses, and one whose refusals cost a quarter of a request",
+        "processes | sharing | ceiling | server | of ceiling from 5 s on | refused | p50 s | p99 s",
+    )
     for processes, sharing in ((8, 8), (64, 1), (64, 8), (512, 8)):
         ceiling = 5500 * processes / 512
         fleet = _hinted(options, Fleet(processes=processes, sharing=sharing))

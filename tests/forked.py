@@ -87,9 +87,15 @@ class Traffic:
     def __enter__(self) -> Traffic:
         for thread in self._threads:
             thread.start()
-        while self.reads < len(self._threads):
-            time.sleep(0.001)
+        self.go_on(len(self._threads))
         return self
+
+    def go_on(self, reads: int) -> None:
+        """Wait until the threads have read so many times more."""
+        wanted, end = self.reads + reads, time.monotonic() + TIMEOUT_S
+        while self.reads < wanted:
+            assert time.monotonic() < end, "the reads hang"
+            time.sleep(0.001)
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()

@@ -91,14 +91,19 @@ class _Stream:
         self._hold.free()
         drop(self._http)
 
-    def _died(self, error: Exception) -> float:
-        """Return the delay before the rest is asked for; raise if there are no attempts left for it."""
+    def _died(self, error: Exception) -> float | None:
+        """Return the delay before the rest is asked for, None if all has come; raise if no attempts are left for it."""
+        if not faults.is_of_the_wire(error):
+            raise error
         self._drop()
+        if self._extent.has_all() and not isinstance(error, errors.DamagedBody):
+            self._over = True
+            return None
         call = self._exchange.call
         if self._extent.begins_anew or isinstance(error, errors.DamagedBody):
             self._pieces.clear()
             self._extent.begin_anew()
-        call.failed(faults.verdict_of_error(error, self._exchange.call.judged_as))
+        call.failed(faults.verdict_of_error(error, call.judged_as))
         delay_s = call.decide()
         if delay_s is None:
             self._give_up(error)
@@ -217,20 +222,14 @@ class Stream(_Stream):
                 piece = self._piece()
                 if piece:
                     return self._take(piece)
-                if self._end():
-                    break
-                delay_s = 0.0
+                delay_s = None if self._end() else 0.0
             except Exception as error:
-                if not faults.is_of_the_wire(error):
-                    raise
-                if self._extent.has_all() and not isinstance(error, errors.DamagedBody):
-                    self._drop()
-                    self._over = True
-                    break
                 delay_s = self._died(error)
             except BaseException:
                 self._drop()
                 raise
+            if delay_s is None:
+                break
             self._ask(delay_s)
         return None
 
@@ -298,20 +297,14 @@ class AsyncStream(_Stream):
                 piece = await self._piece()
                 if piece:
                     return self._take(piece)
-                if self._end():
-                    break
-                delay_s = 0.0
+                delay_s = None if self._end() else 0.0
             except Exception as error:
-                if not faults.is_of_the_wire(error):
-                    raise
-                if self._extent.has_all() and not isinstance(error, errors.DamagedBody):
-                    self._drop()
-                    self._over = True
-                    break
                 delay_s = self._died(error)
             except BaseException:
                 self._drop()
                 raise
+            if delay_s is None:
+                break
             await self._ask(delay_s)
         return None
 

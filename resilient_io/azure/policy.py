@@ -12,7 +12,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from azure.core.exceptions import AzureError, StreamClosedError, StreamConsumedError
 from azure.storage.blob import ExponentialRetry
@@ -27,6 +27,9 @@ from resilient_io.errors import NotForkSafe
 
 class Hook:
     """What takes the place of `send` on one retry policy. It is data, because clients can be pickled and copied."""
+
+    stream: ClassVar[Callable[..., Any]]
+    """The class of the bodies that are handed on."""
 
     def __init__(self, policy: Any, overlay: Mapping[str, object]) -> None:
         self.policy = policy
@@ -59,12 +62,25 @@ class Hook:
         """Send a request with its attempts; where the library is switched off, `stock` does it."""
         raise NotImplementedError
 
+    def attempts(self, exchange: Exchange) -> Any:
+        """Return the answer that ends a request."""
+        raise NotImplementedError
+
+    def _handed_on(self, exchange: Exchange, response: Any) -> Any:
+        """Return the answer, with a body that goes on where it dies if nobody of ours reads it."""
+        exchange.finished(response)
+        if exchange.hold is not None and not exchange.is_part:
+            body.put(response, functools.partial(self.stream, self.attempts, exchange, response))
+        return response
+
 
 # -- sync --------------------------------------------------------------------------------------------
 
 
 class SyncHook(Hook):
     """The hook of a sync client. A client that a fork brought along gets connections of its own."""
+
+    stream = body.Stream
 
     def run(self, request: Any, stock: Callable[[Any], Any]) -> Any:
         """Send a request with its attempts; where the library is switched off, `stock` does it."""
@@ -128,12 +144,6 @@ class SyncHook(Hook):
             return None, fault
         return response, None
 
-    def _handed_on(self, exchange: Exchange, response: Any) -> Any:
-        exchange.finished(response)
-        if exchange.hold is not None and not exchange.is_part:
-            body.put(response, functools.partial(body.Stream, self.attempts, exchange, response))
-        return response
-
 
 class SyncRetry(ExponentialRetry):
     """The `retry_policy` of a new sync client: attempts, delays and admission are those of this library's policy."""
@@ -152,6 +162,8 @@ class SyncRetry(ExponentialRetry):
 
 class AsyncHook(Hook):
     """The hook of an async client, which works in the process that made it, and there in one event loop."""
+
+    stream = body.AsyncStream
 
     async def run(self, request: Any, stock: Callable[[Any], Any]) -> Any:
         """Send a request with its attempts; where the library is switched off, `stock` does it."""
@@ -220,12 +232,6 @@ class AsyncHook(Hook):
             exchange.lost(fault)
             return None, fault
         return response, None
-
-    def _handed_on(self, exchange: Exchange, response: Any) -> Any:
-        exchange.finished(response)
-        if exchange.hold is not None and not exchange.is_part:
-            body.put(response, functools.partial(body.AsyncStream, self.attempts, exchange, response))
-        return response
 
 
 class AsyncRetry(AsyncExponentialRetry):

@@ -34,8 +34,6 @@ _LOOK_S: Final = 0.25
 _LOOK_LEAST_S: Final = 0.004
 # How often the processes that use a level are counted.
 _COUNT_S: Final = 5.0
-# How old what it shows of an open level may be; an entry is decided on a second's answers.
-_NEWS_S: Final = 0.02
 # Answers that may wait for the next question: more are told at once, by a process that only waits for answers.
 _OWED_MOST: Final = 8
 # How often a place in the table is looked for by a level that has none; in a full one that takes a millisecond. First
@@ -84,7 +82,6 @@ class NodePace:
         "_name",
         "_owed",
         "_rec",
-        "_shown",
         "_shown_at",
         "_slot",
         "_table",
@@ -109,7 +106,6 @@ class NodePace:
         self._job, self._fleet_size = job, fleet_size
         self._counted_at = self._shown_at = -math.inf
         self._again_at, self._again_s = now + _AGAIN_FIRST_S, _AGAIN_FIRST_S
-        self._shown = 0.0
         self._missed, self._missed_at = 0, math.inf
         self._owed: list[_Owed] = []
         self._table = table
@@ -163,7 +159,7 @@ class NodePace:
         if is_open or now < self._alone_until:
             law.on_send(self._rec, now, u)
             self._attach_again(now)
-            self._show_news(now)
+            self._show(now)
         elif self._turn:
             self._turn = 0.0  # paid for when it came
         else:
@@ -175,7 +171,7 @@ class NodePace:
         self._mine -= 1.0
         if is_open:
             law.on_success(self._rec, now, sent_at, backlog=backlog)
-            self._show_news(now)
+            self._show(now)
         elif now < self._alone_until or len(self._owed) >= _OWED_MOST:
             self._stepped(now, law.on_success, sent_at, backlog=backlog)
         else:
@@ -212,7 +208,7 @@ class NodePace:
         self._mine -= 1.0
         if is_open:
             law.on_dropped(self._rec, now)
-            self._show_news(now)
+            self._show(now)
         else:
             self._stepped(now, law.on_dropped)
 
@@ -340,13 +336,8 @@ class NodePace:
         if now - self._shown_at > _SHOW_S:
             self._show(now)
 
-    def _show_news(self, now: float) -> None:
-        """Show more in flight than is shown at once, and the rest within `_NEWS_S`: each time costs a microsecond."""
-        if self._mine > self._shown or now - self._shown_at > _NEWS_S:
-            self._show(now)
-
     def _show(self, now: float) -> None:
-        self._shown, self._shown_at = self._mine, now
+        self._shown_at = now
         if self._slot is not None:
             self._slot.show(joining.row_of(self._rec, now, self._mine))
             if self._link is not None:

@@ -90,9 +90,7 @@ def test_a_child_that_frees_the_filesystem_does_not_stop_the_parents_connections
 
         for _ in range(3):
             Child(work).result()
-        before = traffic.reads
-        while traffic.reads < before + 20:
-            time.sleep(0.001)
+        traffic.go_on(20)
     assert not traffic.wrong
 
 
@@ -149,7 +147,7 @@ def test_a_hardened_client_of_the_parent_works_in_many_threads_of_a_child(
 
     def work() -> tuple[int, list[Any]]:
         with Traffic(lambda key: client.get_object(Bucket="b", Key=key)["Body"].read(), right, 8) as traffic:
-            time.sleep(0.2)
+            traffic.go_on(20)
         return traffic.reads, traffic.wrong
 
     reads, wrong = Child(work).result()

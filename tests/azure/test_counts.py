@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,12 @@ def read(fs: Any, path: str, **options: Any) -> bytes:
 def write(fs: Any, path: str, data: bytes, mode: str = "wb", **options: Any) -> None:
     with fs.open(path, mode, **options) as file:
         file.write(data)
+
+
+async def all_others() -> None:
+    """Wait until nothing of this loop could send any more."""
+    here = asyncio.current_task()
+    await asyncio.gather(*(task for task in asyncio.all_tasks() if task is not here), return_exceptions=True)
 
 
 # name: (call, its requests against a store that is well)
@@ -168,7 +173,7 @@ def test_the_parts_of_a_failed_put_are_not_sent_on(
         fs.put_file(str(tmp_path / "long"), f"{azure_store.container}/new", max_concurrency=4)
     ended_with = len(azure_store.server.log())
     assert ended_with <= 4 * 4
-    time.sleep(0.2)
+    sync(fs.loop, all_others)
     assert len(azure_store.server.log()) == ended_with
 
 

@@ -96,9 +96,7 @@ def test_a_child_that_frees_the_filesystem_does_not_stop_the_parents_connections
 
         for _ in range(3):
             Child(work).result()
-        before = traffic.reads
-        while traffic.reads < before + 20:
-            time.sleep(0.001)
+        traffic.go_on(20)
     assert not traffic.wrong
 
 
@@ -143,7 +141,7 @@ def test_a_client_does_not_return_another_objects_bytes(where: str, right: dict[
 
     def many() -> tuple[int, list[Any]]:
         with Traffic(read, right, 8) as traffic:
-            time.sleep(0.2)
+            traffic.go_on(20)
         return traffic.reads, traffic.wrong
 
     with Traffic(read, right) as traffic:

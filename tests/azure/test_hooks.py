@@ -9,6 +9,8 @@ import logging
 import os
 import pickle
 import signal
+import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -203,14 +205,27 @@ def test_a_cancelled_task_gives_its_permit_back(
         "backoff": FaultRule(action=FaultAction.ERROR, retry_after_s=60),
         "body": FaultRule(action=FaultAction.STALL_BODY),
     }
-    plan(rules[at])
+    server = plan(rules[at])
+
+    def is_there(has_begun: asyncio.Event) -> bool:
+        match at:
+            case "attempt":
+                return server.stats().in_flight == 1
+            case "wait":
+                return any(lane.waiting for lane in runtimes.runtime().gate.lanes())
+            case "backoff":
+                return has_begun.is_set() and idle()
+        return has_begun.is_set()
 
     async def run() -> None:
         policy = {**POLICY, "max_concurrency": 1, "backoff_cap_s": 60.0}
         async with service_of(azure_store, aio=True, policy=policy) as service:
             blob = service.get_blob_client(azure_store.container, "p/q/d0")
-            work = [asyncio.ensure_future(blob.download_blob()) for _ in range(2 if at == "wait" else 1)]
-            await asyncio.sleep(0.1)
+            has_begun = asyncio.Event()
+            heads = {"raw_response_hook": lambda _: has_begun.set()}
+            work = [asyncio.ensure_future(blob.download_blob(**heads)) for _ in range(2 if at == "wait" else 1)]
+            while not is_there(has_begun):
+                await asyncio.sleep(0.001)
             for task in reversed(work):
                 task.cancel()
             ended = await asyncio.gather(*work, return_exceptions=True)
@@ -226,18 +241,23 @@ def test_an_interrupt_gives_the_permit_back(azure_store: Any, filled: Any, plan:
     server = plan(FaultRule(action=action))
     blob = service_of(azure_store).get_blob_client(azure_store.container, "p/q/d0")
 
+    main = threading.main_thread().ident or 0
+    has_begun = threading.Event()
+
+    def reads_its_socket() -> bool:
+        return sys._current_frames()[main].f_code.co_filename == socket.__file__
+
     def strike() -> None:
-        while not server.stats().in_flight:
+        while not (server.stats().in_flight and (at == "attempt" or has_begun.is_set()) and reads_its_socket()):
             time.sleep(0.001)
-        time.sleep(0.05)
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        signal.pthread_kill(main, signal.SIGINT)
 
     thread = threading.Thread(target=strike)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         thread.start()
         with pytest.raises(KeyboardInterrupt):
-            blob.download_blob()
+            blob.download_blob(raw_response_hook=lambda _: has_begun.set())
     finally:
         thread.join()
         signal.signal(signal.SIGINT, before)

@@ -17,7 +17,7 @@ class Broken(Exception):
 
 async def _ended(event: asyncio.Event) -> None:
     try:
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
     finally:
         event.set()
 

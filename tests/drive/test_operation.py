@@ -121,7 +121,7 @@ def test_what_sends_in_other_tasks_is_cancelled_with_the_operation_and_its_own_t
     async def main() -> tuple[bool, bool]:
         home = asyncio.current_task()
         one = operation(home=home)
-        other = asyncio.ensure_future(asyncio.sleep(60))
+        other = asyncio.ensure_future(asyncio.Event().wait())
         done = asyncio.ensure_future(asyncio.sleep(0))
         for task in (home, other, done, None):
             one.works_in(task)

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -119,7 +118,6 @@ def test_ctrl_c_ends_every_process() -> None:
     for line in process.stderr:
         if line.startswith("stock s3fs"):
             break
-    time.sleep(0.2)
     children = psutil.Process(process.pid).children(recursive=True)
     assert children
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does it: all of them at once
