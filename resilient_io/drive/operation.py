@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, replace
@@ -41,6 +41,8 @@ class Operation:
 
     `home` is the task that made the operation and will end it; most send nothing from any other one.
     `most_attempts` bounds the attempts below what the policy allows.
+    `denied` is what the store did not allow on the way, if anything: a method that then says no knows nothing.
+    `on_error` is who wants to be told of the errors of a walk.
     """
 
     name: str
@@ -53,6 +55,8 @@ class Operation:
     home: asyncio.Task[Any] | None = None
     most_attempts: int | None = None
     ledger: list[GaveUp] = field(default_factory=list)
+    denied: PermissionError | None = None
+    on_error: Callable[[OSError], object] | None = None
     _others: set[asyncio.Task[Any]] | None = None
 
     def works_in(self, task: asyncio.Task[Any] | None) -> None:
