@@ -25,7 +25,8 @@ from resilient_io.aws.uploads import Uploading
 from resilient_io.drive.caches import hear_in_caches
 from resilient_io.drive.first import FIRST_READ_BYTES, First
 from resilient_io.drive.forked import StartsAnew, leave_behind
-from resilient_io.drive.guard import guard_filesystem, guarded, interruptible
+from resilient_io.drive.guard import guard_filesystem, guarded
+from resilient_io.drive.interrupting import interruptible
 from resilient_io.drive.merging import cat_merged
 from resilient_io.drive.omitting import cat_present, raise_in_maps
 from resilient_io.drive.operation import current

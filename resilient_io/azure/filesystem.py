@@ -30,7 +30,8 @@ from resilient_io.azure.whole import Source, read_blob, read_span
 from resilient_io.drive.caches import hear_in_caches
 from resilient_io.drive.first import FIRST_READ_BYTES, First
 from resilient_io.drive.forked import StartsAnew, leave_behind
-from resilient_io.drive.guard import guard_filesystem, guarded, interruptible
+from resilient_io.drive.guard import guard_filesystem, guarded
+from resilient_io.drive.interrupting import interruptible
 from resilient_io.drive.landing import Landing, LocalFile, Memory, published
 from resilient_io.drive.merging import cat_merged
 from resilient_io.drive.omitting import present, raise_in_maps

@@ -14,12 +14,12 @@ import functools
 import inspect
 import sys
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
 from enum import Enum
 from typing import Any, Final
 
 from resilient_io.drive.caches import heard
 from resilient_io.drive.ending import Told, as_it_is, end, operation_of, option, outer_call, raise_last
+from resilient_io.drive.interrupting import interruptible, waiting
 from resilient_io.drive.operation import Operation, made_current
 from resilient_io.drive.walking import guarded_walk, guarded_walk_async
 from resilient_io.errors import ResilientIOError
@@ -109,9 +109,9 @@ def _guarded(name: str, inner: Callable[..., Awaitable[Any]], kind: Kind, told: 
         if outer is not None and not outer.bulk:
             return await _nested(outer, inner(self, *args, **kwargs))
         operation = operation_of(self, name, bulk=kind is Kind.BULK, home=asyncio.current_task())
-        waited_for = _waited_for.get()
-        if waited_for is not None:
-            waited_for.append(operation)
+        wait = waiting()
+        if wait is not None:
+            wait.begins(operation)
         with made_current(operation):
             try:
                 result = await inner(self, *args, **kwargs)
@@ -123,6 +123,8 @@ def _guarded(name: str, inner: Callable[..., Awaitable[Any]], kind: Kind, told: 
             finally:
                 if outer is not None:
                     outer.ledger.extend(operation.ledger)
+                if wait is not None:
+                    wait.ended(operation)
         if operation.ledger and not _returns_errors(inner, (self, *args), kwargs):
             raise_last(operation)
         if result is False and operation.denied is not None:
@@ -130,32 +132,6 @@ def _guarded(name: str, inner: Callable[..., Awaitable[Any]], kind: Kind, told: 
         return result
 
     return guarded
-
-
-# The operations that a blocked caller waits for; the loop's thread inherits the context of who hands it the work.
-_waited_for: ContextVar[list[Operation] | None] = ContextVar("resilient_io_waited_for", default=None)
-
-
-def interruptible(blocking: Callable[..., Any], coroutine: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
-    """Return the sync form of a method, of which a KeyboardInterrupt ends the work and not only the wait."""
-
-    @functools.wraps(blocking)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        operations: list[Operation] = []
-        token = _waited_for.set(operations)
-        try:
-            return blocking(self, *args, **kwargs)
-        except Exception:
-            raise
-        except BaseException:
-            for operation in operations:
-                operation.abandon()
-            raise
-        finally:
-            _waited_for.reset(token)
-
-    call.__wrapped__ = coroutine  # as fsspec's own sync forms have it
-    return call
 
 
 def _returns_errors(inner: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
