@@ -14,6 +14,7 @@ from botocore.exceptions import (
 from resilient_io.classify.fault import FaultKind
 from resilient_io.drive.bodies import Damaged, NotAsAsked, Stalled, Unverifiable
 from resilient_io.drive.call import Call
+from resilient_io.drive.packed import keep_facts
 from resilient_io.errors import AmbiguousWriteError, GiveUp, ObjectChanged, message_of
 
 # What our own first try looks like to our second one.
@@ -122,3 +123,4 @@ def annotated(error: BaseException, call: Call) -> None:
             setattr(error, name, value)
         except AttributeError:
             return
+    keep_facts(error)

@@ -25,9 +25,11 @@ from resilient_io.aws.uploads import Uploading
 from resilient_io.drive.caches import hear_in_caches
 from resilient_io.drive.first import FIRST_READ_BYTES, First
 from resilient_io.drive.forked import StartsAnew, leave_behind
-from resilient_io.drive.guard import guard_filesystem, guarded, interruptible
+from resilient_io.drive.guard import guard_filesystem, guarded
+from resilient_io.drive.interrupting import interruptible
 from resilient_io.drive.merging import cat_merged
 from resilient_io.drive.omitting import cat_present, raise_in_maps
+from resilient_io.drive.operation import current
 from resilient_io.errors import GiveUp, ObjectChanged
 
 # Read at import, before `aws.sessions` may turn it down.
@@ -123,6 +125,12 @@ class ResilientS3FileSystem(StartsAnew, Uploading):
             if _code_of(error) == "NoSuchBucket":
                 self._buckets.discard(str(bucket))
             raise
+        except PermissionError as error:
+            # fsspec's `isfile` and s3fs's `exists` of a bucket make a no of it.
+            operation = current()
+            if operation is not None:
+                operation.denied = error
+            raise
         self._saw(bucket, gone=method == "delete_bucket")
         return found
 
@@ -135,6 +143,12 @@ class ResilientS3FileSystem(StartsAnew, Uploading):
         bucket, key, _ = self.split_path(self._strip_protocol(path).rstrip("/"))
         if not (key and bucket in self._buckets and self._enabled()):
             await super()._mkdir(path, acl=acl, create_parents=create_parents, **kwargs)
+
+    async def _makedirs(self, path: str, exist_ok: bool = False) -> None:
+        """Make a bucket; below one there is nothing to make, nor to ask: the first write tells if it is not there."""
+        _, key, _ = self.split_path(self._strip_protocol(path).rstrip("/"))
+        if not (key and self._enabled()):
+            await super()._makedirs(path, exist_ok=exist_ok)
 
     # -- reading -----------------------------------------------------------------------------------
 

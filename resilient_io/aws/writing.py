@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from resilient_io.aws.uploads import warn_of_orphan
+from fsspec.asyn import sync
+
+from resilient_io.aws.uploads import Uploads, noted_in, warn_of_orphan, watched
 
 
 class Writing:
@@ -15,6 +17,7 @@ class Writing:
     path: str
     buffer: Any
     mpu: Any
+    _uploads: Uploads | None = None
 
     if TYPE_CHECKING:  # of s3fs's file
         fs: Any
@@ -30,12 +33,24 @@ class Writing:
 
         def _call_s3(self, method: str, *given: Any, **params: Any) -> Any: ...
 
+    def _initiate_upload(self) -> None:
+        """Begin an upload, and note it as soon as there is one: an interrupt may keep s3fs from doing so."""
+        if self._uploads is None:
+            self._uploads = Uploads()
+        with noted_in(self._uploads):
+            super()._initiate_upload()  # type: ignore[misc]  # s3fs's class comes after this one
+
     def commit(self) -> None:
         """Make the object visible: a small one by one PUT, a large one by completing its upload."""
         if self.tell() == 0 and self.buffer is not None and "x" in self.mode:
             self._commit_empty()
         else:
             super().commit()  # type: ignore[misc]  # s3fs's class comes after this one
+        self._ended(self.mpu)
+
+    def _ended(self, upload: Any) -> None:
+        if self._uploads is not None and upload:
+            self._uploads.completed(upload["UploadId"])
 
     def _commit_empty(self) -> None:
         """Create an empty object; s3fs touches it, which would overwrite another one."""
@@ -53,12 +68,22 @@ class Writing:
         upload = self.mpu
         try:
             super().discard()  # type: ignore[misc]  # s3fs's class comes after this one
+            self._ended(upload)
+            self._take_back()
         except FileNotFoundError:
             self.mpu = self.buffer = None  # it is gone already
+            self._ended(upload)
         except Exception as error:
             if upload:
                 warn_of_orphan({"Bucket": self.bucket, "Key": self.key}, upload["UploadId"], error)
             raise
+
+    def _take_back(self) -> None:
+        """Abort what the store began and s3fs has not heard of."""
+        uploads = self._uploads
+        if uploads:
+            with watched(uploads):
+                sync(self.fs.loop, uploads.take_back, self.fs)
 
     def _give_up_writing(self) -> None:
         with contextlib.suppress(Exception):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from azure.core import exceptions
 from azure.core.exceptions import (
     AzureError,
     ClientAuthenticationError,
@@ -16,6 +17,7 @@ from azure.core.exceptions import (
 from resilient_io.classify.chain import links
 from resilient_io.drive.bodies import Damaged, NotAsAsked, Stalled, Unverifiable
 from resilient_io.drive.call import Call
+from resilient_io.drive.packed import pack_plainly
 from resilient_io.errors import AmbiguousWriteError, GiveUp, message_of, redact
 
 
@@ -148,3 +150,7 @@ def without_secrets(error: BaseException) -> None:
 
 def _clean(value: object) -> object:
     return redact(value) if isinstance(value, str) and "sig=" in value else value
+
+
+pack_plainly(each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, AzureError))
+pack_plainly((WaitedForPermit, ShortBody, StalledBody, WrongRangeBody, UnverifiableBody, DamagedBody))

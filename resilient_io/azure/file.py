@@ -14,6 +14,7 @@ from azure.core.exceptions import HttpResponseError, ResourceModifiedError
 from fsspec.asyn import sync
 
 from resilient_io.azure import reading
+from resilient_io.azure.denied import told
 from resilient_io.azure.whole import Source, read_span, whole_size_of
 from resilient_io.azure.writing import Writing
 from resilient_io.control.ranges import Span
@@ -136,4 +137,4 @@ class ResilientAzureBlobFile(PublishedWhole, Writing, CarefulFile, AzureBlobFile
         super().close()
 
 
-guard_file(ResilientAzureBlobFile, "_fetch_metadata")
+guard_file(ResilientAzureBlobFile, "_fetch_metadata", told=told)

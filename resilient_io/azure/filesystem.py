@@ -23,13 +23,15 @@ from resilient_io import policy as policies
 from resilient_io.azure import ending, reading
 from resilient_io.azure.clients import client_kwargs
 from resilient_io.azure.copying import Copying
+from resilient_io.azure.denied import told
 from resilient_io.azure.file import ResilientAzureBlobFile
 from resilient_io.azure.listing import Listing, unless_off
 from resilient_io.azure.whole import Source, read_blob, read_span
 from resilient_io.drive.caches import hear_in_caches
 from resilient_io.drive.first import FIRST_READ_BYTES, First
 from resilient_io.drive.forked import StartsAnew, leave_behind
-from resilient_io.drive.guard import guard_filesystem, guarded, interruptible
+from resilient_io.drive.guard import guard_filesystem, guarded
+from resilient_io.drive.interrupting import interruptible
 from resilient_io.drive.landing import Landing, LocalFile, Memory, published
 from resilient_io.drive.merging import cat_merged
 from resilient_io.drive.omitting import present, raise_in_maps
@@ -275,7 +277,7 @@ class ResilientAzureBlobFileSystem(StartsAnew, Copying, Listing):
             first = self._first_bytes(path, min(FIRST_READ_BYTES, block_bytes))
         return ResilientAzureBlobFile(self, path, mode, first=first, block_size=block_bytes, **options)
 
-    @guarded("open")
+    @guarded("open", told)
     async def _first(self, path: str, length_bytes: int) -> First | None:
         path = self._strip_protocol(stringify_path(path))
         container, blob, _ = self.split_path(path)
@@ -290,11 +292,11 @@ class ResilientAzureBlobFileSystem(StartsAnew, Copying, Listing):
 
     _first_bytes = interruptible(sync_wrapper(_first), _first)
 
-    @guarded("read ahead")
+    @guarded("read ahead", told)
     async def _read_ahead(self, *about: Any) -> bytes:
         return await read_span(*about)
 
 
-guard_filesystem(ResilientAzureBlobFileSystem, sync_wrapper)
+guard_filesystem(ResilientAzureBlobFileSystem, sync_wrapper, told)
 hear_in_caches(cached)
 raise_in_maps(mapping)

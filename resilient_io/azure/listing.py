@@ -7,13 +7,14 @@ import errno
 import functools
 import os
 import warnings
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from glob import has_magic
 from typing import Any
 
 from adlfs.spec import AzureBlobFileSystem
 from azure.core.exceptions import ResourceNotFoundError
 
+from resilient_io.azure.denied import is_denied
 from resilient_io.errors import GaveUp, ResilientIOError
 
 Method = Callable[..., Awaitable[Any]]
@@ -46,7 +47,9 @@ class Listing(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs is untyped
             entry = await self._blob_of(path)
         except (GaveUp, ResilientIOError):
             raise
-        except Exception:
+        except Exception as error:
+            if is_denied(error):
+                raise
             return False
         return entry is not None and entry["type"] == "file"
 
@@ -138,9 +141,38 @@ class Listing(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs is untyped
         sizes = {name: entry["size"] or 0 for name, entry in found.items()}
         return sum(sizes.values()) if total else sizes
 
+    async def _async_walk(
+        self, path: str, maxdepth: int | None = None, on_error: Any = "omit", **kwargs: Any
+    ) -> AsyncIterator[Any]:
+        """Walk as adlfs does; `on_error` is told of errors, as fsspec has it, or is "raise". adlfs knows neither."""
+        if on_error == "omit" or not self._enabled():
+            async for step in super()._async_walk(path, maxdepth, **kwargs):
+                yield step
+            return
+        path, detail = self._strip_protocol(path), kwargs.pop("detail", False)
+        listing = await self._listed(path, on_error, **kwargs)
+        names = {entry["name"].rstrip("/"): entry for entry in listing}
+        dirs = {name: entry for name, entry in names.items() if entry["type"] == "directory" and name != path}
+        files = {_last(name) if name != path else "": entry for name, entry in names.items() if name not in dirs}
+        near = {_last(name): entry for name, entry in dirs.items()}
+        yield (path, near, files) if detail else (path, list(near), list(files))
+        for name in dirs if maxdepth is None or maxdepth > 1 else ():
+            deeper = None if maxdepth is None else maxdepth - 1
+            async for step in self._async_walk(name, deeper, on_error=on_error, detail=detail, **kwargs):
+                yield step
+
+    async def _listed(self, path: str, on_error: Any, **kwargs: Any) -> Any:
+        try:
+            return await self._ls(path, detail=True, return_glob=True, **kwargs)
+        except OSError as error:
+            if not callable(on_error):
+                raise
+            on_error(error)
+            return []
+
     @unless_off
     async def _container_exists(self, container_name: str) -> bool:
-        """Say whether the container is there; adlfs assumes so where it may not look, but a refusal tells nothing."""
+        """Say whether the container is there; adlfs assumes so after an error, but a refusal tells nothing."""
         if self.assume_container_exists:
             return True
         try:
@@ -151,6 +183,8 @@ class Listing(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs is untyped
         except (GaveUp, ResilientIOError):
             raise
         except Exception as error:
+            if is_denied(error):
+                raise
             what = f"Failed to fetch container properties for {container_name}"
             if self.assume_container_exists is None:
                 warnings.warn(f"{what}. Assume it exists already", stacklevel=2)
@@ -175,6 +209,10 @@ class Listing(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs is untyped
                 continue
         for path in paths:
             self.invalidate_cache(self._parent(path))
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]
 
 
 def _check_depth(maxdepth: int | None) -> None:

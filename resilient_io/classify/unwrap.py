@@ -164,7 +164,9 @@ def _answer_of(link: BaseException, names: tuple[str, ...]) -> _Answer:
     for name in names:
         if name in _ANSWER_CARRIERS:
             return _plain_answer(link, *_ANSWER_CARRIERS[name])
-    if response is not None and not _RESPONSE_CARRIERS.isdisjoint(names):
+    # One that went through pickle has no response any more, but its status.
+    answered = response is not None or (_AZURE_ANSWER in names and _status(attribute(link, "status_code")) is not None)
+    if answered and not _RESPONSE_CARRIERS.isdisjoint(names):
         return _response_answer(link, response, names)
     code = PROGRAM_TEXTS.get((type(link).__name__, _first_text(link) or ""))
     return _SILENT if code is None else _Answer(provider="program", code=code)

@@ -10,17 +10,17 @@ import functools
 from collections.abc import Callable
 from contextvars import ContextVar
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from resilient_io.drive.forked import StartsAnew
-from resilient_io.errors import ResilientIOError
 
 _SWALLOWING: Final = ("exists", "isfile", "isdir", "cat")
+_Raised = TypeVar("_Raised", bound=OSError)
 _MARK: Final = "_resilient_io_hears"
-_heard: ContextVar[list[ResilientIOError] | None] = ContextVar("resilient_io_heard", default=None)
+_heard: ContextVar[list[OSError] | None] = ContextVar("resilient_io_heard", default=None)
 
 
-def heard(error: ResilientIOError) -> ResilientIOError:
+def heard(error: _Raised) -> _Raised:
     """Note an error that is about to be raised, for a layer above that may swallow it; return it."""
     listening = _heard.get()
     if listening is not None:
@@ -46,7 +46,7 @@ def _hearing(inner: Callable[..., Any]) -> Callable[..., Any]:
     def hearing(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(self.fs, StartsAnew) or "return" in (kwargs.get("on_error"), *args[1:]):
             return inner(self, *args, **kwargs)
-        errors: list[ResilientIOError] = []
+        errors: list[OSError] = []
         token = _heard.set(errors)
         try:
             result = inner(self, *args, **kwargs)

@@ -3,7 +3,8 @@
 fsspec, s3fs and adlfs turn errors into answers: `walk` omits what an OSError kept it from seeing,
 `isfile` says False, `exists` of a bucket says False and `mkdir` then creates it. So a give-up
 travels below as `GaveUp`, which is no OSError, and every one is in the operation's ledger: a method
-that comes back with a longer ledger than it began with has swallowed a refusal, and raises it.
+that comes back with a longer ledger than it began with has swallowed a refusal, and raises it. What
+is not allowed is an OSError as it always was: who answers no after one raises that.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ import asyncio
 import functools
 import inspect
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable
 from enum import Enum
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from resilient_io.drive.caches import heard
-from resilient_io.drive.forked import StartsAnew
-from resilient_io.drive.operation import Operation, Surface, current, made_current
-from resilient_io.errors import GaveUp, ResilientIOError, public_error
+from resilient_io.drive.ending import Told, as_it_is, end, operation_of, option, outer_call, raise_last
+from resilient_io.drive.interrupting import interruptible, waiting
+from resilient_io.drive.operation import Operation, made_current
+from resilient_io.drive.walking import guarded_walk, guarded_walk_async
+from resilient_io.errors import ResilientIOError
 
 
 class Kind(Enum):
@@ -56,23 +58,23 @@ METHODS: Final[dict[str, Kind]] = {
 FILE_METHODS: Final = ("_fetch_range", "_initiate_upload", "_upload_chunk", "commit", "discard")
 
 
-def guard_filesystem(cls: type, sync_wrapper: Callable[[Any], Any]) -> type:
+def guard_filesystem(cls: type, sync_wrapper: Callable[[Any], Any], told: Told = as_it_is) -> type:
     """Guard every method of METHODS that `cls` has, in both forms; return `cls`.
 
     `sync_wrapper` is fsspec's. A sync form that the base class bound to its own coroutine is bound
-    to the guarded one.
+    to the guarded one. `told` makes of an SDK's error the one that a caller sees.
     """
     for name, kind in METHODS.items():
         inner = getattr(cls, f"_{name}", None)
         if inspect.iscoroutinefunction(inner):
-            guarded = _guarded(name, inner, kind)
+            guarded = _guarded(name, inner, kind, told)
             setattr(cls, f"_{name}", guarded)
             if _is_made_from_coroutine(cls, name, sync_wrapper):
                 setattr(cls, name, interruptible(sync_wrapper(guarded), guarded))
         elif inspect.isasyncgenfunction(inner):
-            setattr(cls, f"_{name}", _guarded_walk_async(name, inner))
+            setattr(cls, f"_{name}", guarded_walk_async(name, inner, told))
         if kind is Kind.WALK and hasattr(cls, name):
-            setattr(cls, name, _guarded_walk(name, getattr(cls, name)))
+            setattr(cls, name, guarded_walk(name, getattr(cls, name), told))
     return cls
 
 
@@ -86,96 +88,55 @@ def _is_made_from_coroutine(cls: type, name: str, sync_wrapper: Callable[[Any], 
     return mirrored and getattr(blocking, "__module__", "") == "fsspec.spec"
 
 
-def guard_file(cls: type, *more: str) -> type:
+def guard_file(cls: type, *more: str, told: Told = as_it_is) -> type:
     """Guard the methods of an open file that send requests, and those named besides; return `cls`."""
     for name in (*FILE_METHODS, *more):
-        setattr(cls, name, _guarded_file_method(name, getattr(cls, name)))
+        setattr(cls, name, _guarded_file_method(name, getattr(cls, name), told))
     return cls
 
 
-def guarded(name: str) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[Any]]]:
+def guarded(
+    name: str, told: Told = as_it_is
+) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[Any]]]:
     """Return the decorator for a coroutine method outside METHODS that does the work of a public `name`."""
-    return lambda inner: _guarded(name, inner, Kind.SINGLE)
+    return lambda inner: _guarded(name, inner, Kind.SINGLE, told)
 
 
-def _operation(fs: Any, name: str, *, bulk: bool = False, home: asyncio.Task[Any] | None = None) -> Operation:
-    if isinstance(fs, StartsAnew):
-        # Here, and not where a layer between may turn what it raises into an answer.
-        fs.start_anew()
-    return Operation(name=name, surface=Surface.FILESYSTEM, overlay=fs._overlay, bulk=bulk, home=home)
-
-
-def _outer() -> Operation | None:
-    """Return the filesystem call that this one serves; the call of a client above does not speak in our errors."""
-    outer = current()
-    return outer if outer is not None and outer.surface is Surface.FILESYSTEM else None
-
-
-def _raise_last(operation: Operation) -> NoReturn:
-    gave_up = operation.ledger[-1]
-    raise heard(public_error(gave_up.record, gave_up.error))
-
-
-def _guarded(name: str, inner: Callable[..., Awaitable[Any]], kind: Kind) -> Callable[..., Awaitable[Any]]:
+def _guarded(name: str, inner: Callable[..., Awaitable[Any]], kind: Kind, told: Told) -> Callable[..., Awaitable[Any]]:
     @functools.wraps(inner)
     async def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        outer = _outer()
+        outer = outer_call()
         if outer is not None and not outer.bulk:
             return await _nested(outer, inner(self, *args, **kwargs))
-        operation = _operation(self, name, bulk=kind is Kind.BULK, home=asyncio.current_task())
-        waited_for = _waited_for.get()
-        if waited_for is not None:
-            waited_for.append(operation)
+        operation = operation_of(self, name, bulk=kind is Kind.BULK, home=asyncio.current_task())
+        wait = waiting()
+        if wait is not None:
+            wait.begins(operation)
         with made_current(operation):
             try:
                 result = await inner(self, *args, **kwargs)
             except BaseException as error:
                 operation.end_tasks()
                 if isinstance(error, Exception) and not isinstance(error, ResilientIOError):
-                    _end(operation, error)
+                    end(operation, error, told)
                 raise
             finally:
                 if outer is not None:
                     outer.ledger.extend(operation.ledger)
+                if wait is not None:
+                    wait.ended(operation)
         if operation.ledger and not _returns_errors(inner, (self, *args), kwargs):
-            _raise_last(operation)
+            raise_last(operation)
+        if result is False and operation.denied is not None:
+            raise heard(operation.denied)
         return result
 
     return guarded
 
 
-# The operations that a blocked caller waits for; the loop's thread inherits the context of who hands it the work.
-_waited_for: ContextVar[list[Operation] | None] = ContextVar("resilient_io_waited_for", default=None)
-
-
-def interruptible(blocking: Callable[..., Any], coroutine: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
-    """Return the sync form of a method, of which a KeyboardInterrupt ends the work and not only the wait."""
-
-    @functools.wraps(blocking)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        operations: list[Operation] = []
-        token = _waited_for.set(operations)
-        try:
-            return blocking(self, *args, **kwargs)
-        except Exception:
-            raise
-        except BaseException:
-            for operation in operations:
-                operation.abandon()
-            raise
-        finally:
-            _waited_for.reset(token)
-
-    call.__wrapped__ = coroutine  # as fsspec's own sync forms have it
-    return call
-
-
 def _returns_errors(inner: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Say whether the caller gets errors as values: `on_error` by name, by place, or by default as in `cat_ranges`."""
-    call = inspect.signature(inner).bind_partial(*args, **kwargs)
-    call.apply_defaults()
-    found = {**call.arguments, **call.arguments.get("kwargs", {})}
-    return bool(found.get("on_error") == "return")
+    """Say whether the caller gets errors as values, which is the default of `cat_ranges`."""
+    return bool(option(inner, args, kwargs, "on_error") == "return")
 
 
 async def _nested(outer: Operation, pending: Awaitable[Any]) -> Any:
@@ -183,97 +144,34 @@ async def _nested(outer: Operation, pending: Awaitable[Any]) -> Any:
 
     `mkdir` asks `exists`, and would create the bucket that a refusal made invisible.
     """
-    before = len(outer.ledger)
+    before, denied = len(outer.ledger), outer.denied
     result = await pending
     if len(outer.ledger) > before:
         raise outer.ledger[-1]
+    if result is False and outer.denied is not None and outer.denied is not denied:
+        raise outer.denied
     return result
 
 
-def _end(operation: Operation, error: Exception) -> None:
-    """Raise the public form of a give-up, also of one that a layer between turned into something else."""
-    if isinstance(error, GaveUp):
-        raise heard(public_error(error.record, error.error)) from error.error
-    if operation.ledger:
-        gave_up = operation.ledger[-1]
-        raise heard(public_error(gave_up.record, gave_up.error)) from gave_up.error
-
-
-_DONE: Final = object()
-
-
-def _guarded_walk(name: str, inner: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
-    @functools.wraps(inner)
-    def guarded(self: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        if _outer() is not None:
-            yield from inner(self, *args, **kwargs)
-            return
-        operation = _operation(self, name)
-        steps = inner(self, *args, **kwargs)
-        while True:
-            # The context is the caller's between two steps, so it is set for each step alone.
-            with made_current(operation):
-                try:
-                    step = next(steps, _DONE)
-                except Exception as error:
-                    _end(operation, error)
-                    raise
-                except BaseException:
-                    operation.abandon()
-                    raise
-            if operation.ledger:
-                _raise_last(operation)
-            if step is _DONE:
-                return
-            yield step
-
-    return guarded
-
-
-def _guarded_walk_async(name: str, inner: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
-    @functools.wraps(inner)
-    async def guarded(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        if _outer() is not None:
-            async for step in inner(self, *args, **kwargs):
-                yield step
-            return
-        operation = _operation(self, name)
-        steps = inner(self, *args, **kwargs)
-        while True:
-            with made_current(operation):
-                try:
-                    step = await anext(steps, _DONE)
-                except Exception as error:
-                    _end(operation, error)
-                    raise
-            if operation.ledger:
-                _raise_last(operation)
-            if step is _DONE:
-                return
-            yield step
-
-    return guarded
-
-
-def _guarded_file_method(name: str, inner: Callable[..., Any]) -> Callable[..., Any]:
+def _guarded_file_method(name: str, inner: Callable[..., Any], told: Told) -> Callable[..., Any]:
     @functools.wraps(inner)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if _outer() is not None:
+        if outer_call() is not None:
             return inner(self, *args, **kwargs)
-        operation = _operation(self.fs, f"{self.mode} {name.lstrip('_')}")
+        operation = operation_of(self.fs, f"{self.mode} {name.lstrip('_')}")
         with made_current(operation):
             try:
                 result = inner(self, *args, **kwargs)
             except ResilientIOError:
                 raise
             except Exception as error:
-                _end(operation, error)
+                end(operation, error, told)
                 raise
             except BaseException:
                 operation.abandon()
                 raise
         if operation.ledger:
-            _raise_last(operation)
+            raise_last(operation)
         return result
 
     return guarded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, replace
@@ -41,6 +41,8 @@ class Operation:
 
     `home` is the task that made the operation and will end it; most send nothing from any other one.
     `most_attempts` bounds the attempts below what the policy allows.
+    `denied` is what the store did not allow on the way, if anything: a method that then says no knows nothing.
+    `on_error` is who wants to be told of the errors of a walk.
     """
 
     name: str
@@ -53,11 +55,18 @@ class Operation:
     home: asyncio.Task[Any] | None = None
     most_attempts: int | None = None
     ledger: list[GaveUp] = field(default_factory=list)
+    denied: PermissionError | None = None
+    on_error: Callable[[OSError], object] | None = None
     _others: set[asyncio.Task[Any]] | None = None
+    _is_over: bool = False
 
     def works_in(self, task: asyncio.Task[Any] | None) -> None:
-        """Note a task that sends for this operation, until it is done."""
+        """Note a task that sends for this operation, until it is done. Raises CancelledError where that is over."""
         if task is self.home or task is None:
+            return
+        if self._is_over:
+            raise asyncio.CancelledError
+        if _is_spared.get():
             return
         if self._others is None:
             self._others = set()
@@ -70,6 +79,7 @@ class Operation:
 
         The SDKs send parts side by side, and leave the others alone when one has failed.
         """
+        self._is_over = True
         here = asyncio.current_task()
         for task in tuple(self._others or ()):
             if task is not here:
@@ -80,6 +90,7 @@ class Operation:
 
         From any thread. The wait alone would leave the work, and its permits, to go on in the event loop.
         """
+        self._is_over = True
         for task in (self.home, *tuple(self._others or ())):
             if task is not None and not task.done():
                 with contextlib.suppress(RuntimeError):  # its loop is closed
@@ -146,7 +157,18 @@ class BodyHold:
 
 
 _current: ContextVar[Operation | None] = ContextVar("resilient_io_operation", default=None)
+_is_spared: ContextVar[bool] = ContextVar("resilient_io_spared", default=False)
 _hold: ContextVar[BodyHold | None] = ContextVar("resilient_io_body", default=None)
+
+
+@contextlib.contextmanager
+def spared() -> Iterator[None]:
+    """Let the tasks made inside finish their request when the operation ends: it begins what must be ended too."""
+    token = _is_spared.set(True)
+    try:
+        yield
+    finally:
+        _is_spared.reset(token)
 
 
 def current() -> Operation | None:

@@ -64,7 +64,13 @@ class PublishedWhole:
         if error is not None and not _is_among(error, self._handled_at_open) and self._throw_away_if_writing(error):
             return
         self._handled_at_open = ()
-        super().close()  # type: ignore[misc]  # the file's class comes after this one
+        try:
+            super().close()  # type: ignore[misc]  # the file's class comes after this one
+        except Exception:
+            raise
+        except BaseException as interrupt:
+            self._throw_away_if_writing(interrupt)
+            raise
 
     def commit(self) -> None:
         """Publish what a transaction held back; nothing if an exception has ended the writing."""

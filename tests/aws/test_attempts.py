@@ -63,7 +63,7 @@ FILESYSTEM_CALLS: dict[str, tuple[Callable[[Any], Any], dict[str, int]]] = {
     "du": (lambda fs: fs.du("b"), {"ListObjectsV2": 1}),
     "pipe_file": (lambda fs: fs.pipe_file("b/x/y", b"q"), {"PutObject": 1}),
     "mkdir": (lambda fs: fs.mkdir("newb"), {"HeadBucket": 1}),
-    "makedirs": (lambda fs: fs.makedirs("newb/x/y", exist_ok=True), {"HeadBucket": 1}),
+    "makedirs": (lambda fs: fs.makedirs("newb", exist_ok=True), {"HeadBucket": 1}),
     "open-read": (lambda fs: fs.open("b/train/000001").read(), {"GetObject": 1}),
     "open-write": (_write, {"PutObject": 1}),
     "rm": (lambda fs: fs.rm("b/train/000001"), {"DeleteObjects": 1}),

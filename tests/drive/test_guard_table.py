@@ -19,6 +19,7 @@ PARTS = {
     "azure": {
         "blob_of",
         "below",
+        "listed",
         "details",
         "read_whole",
         "until_copied",
@@ -41,7 +42,7 @@ def cloud(request: pytest.FixtureRequest) -> Any:
 
 
 def is_guarded(method: Any) -> bool:
-    return getattr(getattr(method, "__code__", None), "co_filename", "").endswith("guard.py")
+    return getattr(getattr(method, "__code__", None), "co_filename", "").endswith(("guard.py", "walking.py"))
 
 
 def test_each_coroutine_is_guarded_or_known_to_need_no_guard(cloud: Any) -> None:
