@@ -54,13 +54,16 @@ def of_azure(store: OddStore, ours: bool) -> Callable[[], bytes]:
     return lambda: bytes(client.download_blob().readall())
 
 
-def calls_during(read: Callable[[], bytes]) -> tuple[bytes, int]:
-    """Return what a read brings, and how many functions it called."""
+def calls_during(read: Callable[[], bytes], named: str = "") -> tuple[bytes, int]:
+    """Return what a read brings, and how many functions it called: all, or those of this name."""
     calls = 0
 
     def note(frame: Any, event: str, argument: object) -> None:
         nonlocal calls
-        calls += event in ("call", "c_call")
+        if named:
+            calls += event == "call" and frame.f_code.co_name == named
+        else:
+            calls += event in ("call", "c_call")
 
     sys.setprofile(note)
     try:
@@ -78,6 +81,14 @@ def test_a_body_that_comes_in_small_pieces_costs_hardly_more_calls_than_stock(
     stock, ours = (calls_during(opened(store, hardened)) for hardened in (False, True))
     assert stock[0] == ours[0] == DATA
     assert ours[1] < 1.3 * stock[1]
+
+
+def test_a_range_that_the_sdk_of_azure_joins_is_one_piece(store: OddStore) -> None:
+    of_azure(store, ours=True)()
+    store.asks.clear()
+    data, reads = calls_during(of_azure(store, ours=True), named="_raw_read")
+    assert data == DATA
+    assert len(store.asks) == reads == 1
 
 
 def test_a_body_that_is_read_at_once_takes_its_memory_once(store: OddStore) -> None:
