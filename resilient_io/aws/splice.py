@@ -212,7 +212,7 @@ class Spliced(Splice):
         """Return `amt` bytes, fewer at the end only; all that is left without it."""
         if amt is None or amt < 0:
             pieces = []
-            while piece := self._next(_PIECE_BYTES):
+            while piece := self._next(self._body.missing_bytes or _PIECE_BYTES):
                 pieces.append(piece)
                 if self._body.has_all() and self.ended():
                     break
@@ -228,7 +228,8 @@ class Spliced(Splice):
 
     def read1(self, amt: int | None = None, **_: Any) -> bytes:
         """Return what comes next, at most `amt` bytes."""
-        return self._next(_PIECE_BYTES if amt is None or amt < 0 else amt) if amt != 0 else b""
+        most = _PIECE_BYTES if amt is None or amt < 0 else amt
+        return self._next(most, as_it_comes=True) if most else b""
 
     def readinto(self, buffer: Any) -> int:
         """Fill the buffer as far as the body goes; return how many bytes came."""
@@ -256,22 +257,23 @@ class Spliced(Splice):
             raw.close()
         self._is_closed = True
 
-    def _next(self, at_most_bytes: int) -> bytes:
+    def _next(self, at_most_bytes: int, *, as_it_comes: bool = False) -> bytes:
         """Return the next piece, b"" at the end; what ended the body ends every read after it."""
         if self._error is not None:
             raise self._error
         try:
-            return self._next_piece(at_most_bytes)
+            return self._next_piece(at_most_bytes, as_it_comes)
         except Exception as error:
             self._error = error
             raise
 
-    def _next_piece(self, at_most_bytes: int) -> bytes:
+    def _next_piece(self, at_most_bytes: int, as_it_comes: bool) -> bytes:
         """Return the next piece; a body that dies is asked for again from there."""
         while not self._is_over:
             try:
                 missing = self._body.missing_bytes
-                piece = b"" if missing == 0 else self._reader.read(min(at_most_bytes, missing or at_most_bytes))
+                read = self._reader.read1 if as_it_comes else self._reader.read
+                piece = b"" if missing == 0 else read(min(at_most_bytes, missing or at_most_bytes))
                 fresh = self._body.take(piece)
                 if fresh:
                     if self._body.brings_more and self._body.has_all():

@@ -240,9 +240,9 @@ class Stream(_Stream):
             return None
         if reader is None:
             return next(self._inner, None)
-        at_most_bytes = max(self.block_size, _LEAST_READ_BYTES)
         try:
-            return reader.read(at_most_bytes if missing is None else min(at_most_bytes, missing))
+            # All of it: the SDK joins the pieces of each range, which copies them where there is more than one.
+            return reader.read(max(self.block_size, _LEAST_READ_BYTES) if missing is None else missing)
         except Exception as error:
             raise _as_the_sdk_says(error) from error
 

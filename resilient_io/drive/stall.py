@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from time import monotonic
 from typing import Any, Final
 
 from resilient_io.control.stall import Meter
 from resilient_io.drive.bodies import Stalled
+from resilient_io.drive.metered import metered
 from resilient_io.policy import Policy
 
 # What one read of a socket takes at most. More is seldom there at once, and all of it is allocated first.
@@ -30,32 +32,51 @@ def what(policy: Policy) -> str:
 
 
 class Reader:
-    """Reads a body of urllib3 as it comes, and ends it when it stalls; for one thread.
+    """Reads a body of urllib3, and ends it when it stalls; for one thread.
 
-    urllib3's own `read` waits until all that was asked for is there, which a body that trickles may never be. Times are
-    those of the machine, as the socket's timeouts are.
+    urllib3's own `read` waits until all that was asked for is there, which a body that trickles may never be: so what
+    comes is measured below it (`metered`), or where that cannot be is read as it comes. Times are those of the machine,
+    as the socket's timeouts are.
     """
 
-    __slots__ = ("_at_most_bytes", "_is_slow", "_meter", "_policy", "_read")
+    __slots__ = ("_as_it_comes", "_at_most_bytes", "_is_slow", "_meter", "_metered", "_policy", "_raw")
 
     def __init__(self, raw: Any, policy: Policy) -> None:
         self._policy = policy
+        self._raw = raw
         self._meter = meter_of(policy)
         self._is_slow = False
-        read_as_it_comes = getattr(raw, "read1", None)  # urllib3 before 2 has none
-        self._read: Callable[[int], bytes] = read_as_it_comes or raw.read
-        self._at_most_bytes = _READ_BYTES if read_as_it_comes is not None else _BLOCKING_READ_BYTES
+        self._metered = metered(raw, self._meter, functools.partial(_stalled, policy))
+        read1 = getattr(raw, "read1", None)  # urllib3 before 2 has none
+        self._as_it_comes: Callable[[int], bytes] = read1 or raw.read
+        self._at_most_bytes = _READ_BYTES if read1 is not None else _BLOCKING_READ_BYTES
         if not self._meter.is_off:
             _limit_silence(raw, policy.stall_window_s)
 
     def read(self, at_most_bytes: int) -> bytes:
-        """Return what comes next, b"" at the end. Raises Stalled."""
+        """Return as much as is asked for if so much comes, else what does, b"" at the end. Raises Stalled."""
+        if self._metered is None:
+            return self.read1(at_most_bytes)
+        self._metered.begin()
+        piece: bytes = self._raw.read(at_most_bytes)
+        return piece
+
+    def read1(self, at_most_bytes: int) -> bytes:
+        """Return what has come, b"" at the end. Raises Stalled."""
+        at_most_bytes = min(at_most_bytes, self._at_most_bytes)
+        if self._metered is not None:
+            self._metered.begin()
+            return self._as_it_comes(at_most_bytes)
         if self._is_slow:
-            raise Stalled(what(self._policy))
+            raise _stalled(self._policy)
         began_at = monotonic()
-        piece = self._read(min(at_most_bytes, self._at_most_bytes))
+        piece = self._as_it_comes(at_most_bytes)
         self._is_slow = self._meter.is_stalled(monotonic() - began_at, len(piece))
         return piece
+
+
+def _stalled(policy: Policy) -> Stalled:
+    return Stalled(what(policy))
 
 
 def _limit_silence(raw: Any, window_s: float) -> None:

@@ -361,6 +361,38 @@ def test_the_configuration_is_respected_and_not_changed(client: Any, server: Fau
     assert answers(server)["GetObject"] == 3
 
 
+class Pieces(io.RawIOBase):
+    """Keeps the sizes of what is written to it."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def write(self, piece: Any) -> int:
+        self.sizes.append(len(piece))
+        return len(piece)
+
+
+@pytest.mark.parametrize(
+    ("config", "writes"),
+    [(None, 4), (TransferConfig(io_chunksize=2**17), 32), (TransferConfig(max_bandwidth=10**9), 16)],
+    ids=["as it is", "the caller's own", "with a bandwidth"],
+)
+def test_a_download_is_not_written_in_pieces_of_256_kib(
+    client: Any, server: FaultServer, config: TransferConfig | None, writes: int
+) -> None:
+    server.fill("bkt", count=1, size_bytes=2**22, key="large/{}")
+    sink, told = Pieces(), list[int]()
+    client.download_fileobj("bkt", "large/0", sink, Config=config, Callback=told.append)
+    assert sum(sink.sizes) == sum(told) == 2**22
+    assert len(sink.sizes) == writes
+    assert answers(server)["GetObject"] == 1
+
+
+def test_as_many_bytes_may_wait_for_the_disk_as_with_stock() -> None:
+    ours, stock = transfer._config(None), TransferConfig()
+    assert ours.max_io_queue_size * ours.io_chunksize == stock.max_io_queue_size * stock.io_chunksize
+
+
 def test_the_crt_client_is_not_taken() -> None:
     ours = transfer._config(None)
     assert ours.preferred_transfer_client == "classic"
