@@ -83,7 +83,7 @@ class Entry(NamedTuple):
     rate: float
     """Its rate, if it is settled, else 0."""
     wanting: float
-    """Its processes, if it is settled and could use more, else 0."""
+    """The weights of its processes, added up, if it is settled and could use more, else 0."""
     need: float
     """What it needs, if it is settled and could not use more, else 0."""
     settled: float
@@ -167,16 +167,20 @@ def entry_of(
     *,
     had: float = 0.0,
     gain: float = SPLIT.gain,
+    weight: float = 1.0,
     split: Split = SPLIT,
 ) -> Entry:
-    """Return what a node of `members` processes says; `backlog`: callers wait for admission; `had`: see `proven`."""
+    """Return what a node of `members` processes of this `weight` on average says.
+
+    `backlog`: callers wait for admission; `had`: see `proven`.
+    """
     limited = rec[LIMITED] != 0.0
     ago_s = min(LONG_AGO_S, max(0.0, now - rec[REFUSED_AT])) if limited else LONG_AGO_S
     if not is_settled(rec):
         return Entry(0.0, 0.0, 0.0, 0.0, members, 0.0, ago_s, gain)
     rate, came = rec[RATE], delivered_per_s(rec, now)
     if backlog or came >= split.used * rate:
-        return Entry(rate, members, 0.0, members, members, max(had, came), ago_s, gain)
+        return Entry(rate, members * weight, 0.0, members, members, max(had, came), ago_s, gain)
     need = min(rate, split.spare * came + split.spare_by)
     return Entry(rate, 0.0, need, members, members, max(had, came), ago_s, gain)
 

@@ -144,7 +144,7 @@ def _said(slot: Slot, now: float) -> Entry:
     had = fleet_split.proven(rec, now, *slot.had)
     slot.had = had, now
     members, backlog = _members(slot.rows(), now), fleet_split.is_held_back(rec, now)
-    return fleet_split.entry_of(rec, now, members, backlog, had=had, gain=gain)
+    return fleet_split.entry_of(rec, now, members, backlog, had=had, gain=gain, weight=slot.mean_weight)
 
 
 def _hear(slot: Slot, mine: Entry, others: Sums, now: float) -> None:

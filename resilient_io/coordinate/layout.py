@@ -17,6 +17,8 @@ WANTED_AT: Final = 1024
 # In a slot, between the digest and the record: what part of a cluster this machine is there, when it moved to it, and
 # what had come through and when.
 SHARE_AT, MOVED_AT, HAD_AT = 16, 24, 32
+# The heaviest of those who wait for the record, and when it last asked; and the weight of those who wait on average.
+HEAVIEST_AT, WEIGHT_AT = 48, 1016
 RECORD_AT, ROWS_AT = 64, 1024
 ROW_BYTES: Final = 8 * (1 + joining.ROW)
 SLOT_BYTES: Final = ROWS_AT + ROWS * ROW_BYTES
@@ -31,6 +33,7 @@ __all__ = [
     "HAD_AT",
     "HEADER",
     "HEADER_BYTES",
+    "HEAVIEST_AT",
     "LAYOUT",
     "MOVED_AT",
     "RECORD",
@@ -43,6 +46,7 @@ __all__ = [
     "SLOTS",
     "SLOT_BYTES",
     "WANTED_AT",
+    "WEIGHT_AT",
 ]
 
 

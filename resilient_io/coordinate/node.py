@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, Final, Protocol
 
 from resilient_io.control import joining, law, turns
-from resilient_io.control.law import COUNT, IN_FLIGHT, LIMITED, Record
+from resilient_io.control.law import COUNT, IN_FLIGHT, LIMITED, TOKENS, Record
 from resilient_io.control.law_record import ASSUMED, CHALLENGE
 from resilient_io.coordinate.fleet import Job, share_of
 from resilient_io.coordinate.pace import UNSURE
@@ -81,11 +81,11 @@ class NodePace:
         "_missed_at",
         "_name",
         "_owed",
+        "_place",
         "_rec",
         "_shown_at",
         "_slot",
         "_table",
-        "_turn",
         "flag_at",
         "flags",
     )
@@ -111,7 +111,7 @@ class NodePace:
         self._table = table
         self._name = name
         self._mine = 0.0
-        self._turn = 0.0
+        self._place = turns.Place()
         self._alone_until = -math.inf
         self._is_part = False
         self._slot: Slot | None = None
@@ -128,11 +128,11 @@ class NodePace:
 
     # -- what the gate asks ------------------------------------------------------------------------
 
-    def ready_at(self, now: float) -> float:
+    def ready_at(self, now: float, weight: float = 1.0) -> float:
         """See Pace; earlier than the truth where that is far off, so that the change of others is seen."""
         if self._is_open(now):
             return now
-        ready: float | None = self._stepped(now, self._turn_ready_at)
+        ready: float | None = self._stepped(now, self._turn_ready_at, weight)
         if ready is None:
             self._owed.pop()  # a question is asked again, not owed
             return now + _HELD_UP_S
@@ -160,8 +160,8 @@ class NodePace:
             law.on_send(self._rec, now, u)
             self._attach_again(now)
             self._show(now)
-        elif self._turn:
-            self._turn = 0.0  # paid for when it came
+        elif self._place.turn:
+            self._place.turn = 0.0  # paid for when it came
         else:
             self._stepped(now, _pay, u)
 
@@ -240,12 +240,16 @@ class NodePace:
         rec = self._rec
         rec[:] = law.fresh(now)
         rec[IN_FLIGHT] = self._mine
-        self._turn, self._is_part = 0.0, False
+        self._place.turn, self._is_part = 0.0, False
 
-    def _turn_ready_at(self, rec: Record, now: float) -> float:
-        if now < self._alone_until:
+    def _turn_ready_at(self, rec: Record, now: float, weight: float) -> float:
+        slot, place = self._slot, self._place
+        if now < self._alone_until or slot is None:
             return law.ready_at(rec, now)
-        ready, self._turn = turns.ready_at(rec, now, self._turn)
+        part, waited = slot.part(weight, now), place.turn
+        ready = turns.ready_at(rec, now, place, part)
+        if part < 1.0 and place.turn != waited and rec[TOKENS] >= 0.0:
+            slot.lead(weight, now)  # a token was left over: those who are heavier do not wait any more
         return ready
 
     def _stepped(self, now: float, step: Callable[..., Any], *args: Any, join: bool = False, **options: Any) -> Any:
@@ -381,7 +385,7 @@ class NodePace:
         self.flags, self.flag_at = UNSURE, 0
         self._alone_until = now + ALONE_S
         self._missed, self._missed_at = 0, math.inf
-        self._turn = 0.0
+        self._place.turn = 0.0
         slot, rec = self._slot, self._rec
         if self._is_part or slot is None or not slot.is_mine() or not slot.is_limited():
             return

@@ -22,8 +22,12 @@ class Pace(Protocol):
     flags: Sequence[float]
     flag_at: int
 
-    def ready_at(self, now: float) -> float:
-        """Return when the next request may leave; `<= now` is at once. Ask again then, and after each answer."""
+    def ready_at(self, now: float, weight: float = 1.0) -> float:
+        """Return when the next request may leave; `<= now` is at once. Ask again then, and after each answer.
+
+        `weight` (0.1 to 10) is that of who asks: among processes that wait for one record, who weighs three times as
+        much gets three times as many. Whoever waits alone gets all.
+        """
 
     def on_open(self, now: float, at: float, sent: int, succeeded: int) -> None:
         """Count what was sent and answered while the level was open, the last of it at `at`."""
@@ -57,8 +61,8 @@ class ProcessPace:
         self.flags: Sequence[float] = rec
         self.flag_at = LIMITED
 
-    def ready_at(self, now: float) -> float:
-        """See Pace."""
+    def ready_at(self, now: float, weight: float = 1.0) -> float:
+        """See Pace; nobody else waits for the record."""
         return law.ready_at(self._rec, now)
 
     def on_open(self, now: float, at: float, sent: int, succeeded: int) -> None:

@@ -11,10 +11,12 @@ from typing import Any, Final, Protocol
 from resilient_io.control import joining, law
 from resilient_io.control.law import Record
 from resilient_io.control.law_record import SENT_AT
+from resilient_io.control.turns import WEIGHT_LEAST, WEIGHT_MOST
 from resilient_io.coordinate.bytelock import ByteLock
 from resilient_io.coordinate.layout import (
     DIGEST_BYTES,
     HAD_AT,
+    HEAVIEST_AT,
     MOVED_AT,
     RECORD,
     RECORD_AT,
@@ -25,11 +27,16 @@ from resilient_io.coordinate.layout import (
     SHARE_AT,
     SLOT_BYTES,
     WANTED_AT,
+    WEIGHT_AT,
     slot_at,
 )
 
 # What a scope learnt is worth no more, if nobody has used it for so long.
 STALE_S: Final = 300.0
+# Who waits asks four times a second at least (`node`): one that has not for so long does not wait any more.
+_WAITS_S: Final = 1.0
+# How far one who asks moves the average of the weights.
+_MIXED: Final = 1.0 / 64.0
 
 
 class Mapped(Protocol):
@@ -49,6 +56,7 @@ class Slot:
         "_at",
         "_doubles",
         "_had",
+        "_heaviest",
         "_lock",
         "_map",
         "_mark",
@@ -56,6 +64,7 @@ class Slot:
         "_row_at",
         "_share",
         "_table",
+        "_weight",
         "digest",
         "flag_at",
         "flags",
@@ -69,6 +78,7 @@ class Slot:
         self._at = slot_at(number)
         self._mark = WANTED_AT + number
         self._share, self._moved, self._had = ((self._at + offset) // 8 for offset in (SHARE_AT, MOVED_AT, HAD_AT))
+        self._heaviest, self._weight = ((self._at + offset) // 8 for offset in (HEAVIEST_AT, WEIGHT_AT))
         # Where all processes see at a look whether the level is limited: not 0.0.
         self.flags, self.flag_at = table.doubles, (self._at + RECORD_AT) // 8 + law.LIMITED
         self._lock = ByteLock(table.fd, self._at)
@@ -141,6 +151,33 @@ class Slot:
     @had.setter
     def had(self, had: tuple[float, float]) -> None:
         self._doubles[self._had], self._doubles[self._had + 1] = had
+
+    def part(self, weight: float, now: float) -> float:
+        """Return the weight of this process, which asks for a turn, relative to the heaviest of those who wait."""
+        doubles, at = self._doubles, self._heaviest
+        top, asked_at = doubles[at], doubles[at + 1]
+        if doubles[self._weight] != weight:
+            self.mix(weight)
+        if weight < top <= WEIGHT_MOST and now - _WAITS_S < asked_at <= now + 1.0:
+            return weight / top
+        if weight != top or not now - _WAITS_S / 4.0 < asked_at <= now:
+            self.lead(weight, now)
+        return 1.0
+
+    def lead(self, weight: float, now: float) -> None:
+        """Make this process the heaviest of those who wait: no heavier one took its turn."""
+        self._doubles[self._heaviest], self._doubles[self._heaviest + 1] = weight, now
+
+    def mix(self, weight: float) -> None:
+        """Let the average of the weights follow."""
+        before = self.mean_weight
+        self._doubles[self._weight] = before + (weight - before) * _MIXED
+
+    @property
+    def mean_weight(self) -> float:
+        """The weight of the processes that wait, on average; 1.0 where none has another one."""
+        found = self._doubles[self._weight]
+        return found if WEIGHT_LEAST <= found <= WEIGHT_MOST else 1.0
 
     def is_live(self, now: float) -> bool:
         """Say whether a process uses the level."""

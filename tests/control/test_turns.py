@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resilient_io.control import law, turns
@@ -22,9 +23,9 @@ def limited(rate_per_s: float) -> list[float]:
 class Process:
     """One that always has a request to send."""
 
-    def __init__(self, name: int) -> None:
-        self.name = name
-        self.turn = 0.0
+    def __init__(self, name: int, part: float = 1.0, late_s: float = 0.0) -> None:
+        self.name, self.part, self.late_s = name, part, late_s
+        self.place = turns.Place()
         self.asks_at = 0.0
 
 
@@ -38,14 +39,14 @@ def play(
         now = one.asks_at
         if now >= until_s:
             return sent
-        ready, one.turn = turns.ready_at(rec, now, one.turn)
+        ready = turns.ready_at(rec, now, one.place, one.part)
         if one.name in killed:
             one.asks_at = until_s
         elif ready <= now:
-            one.turn = 0.0
+            one.place.turn = 0.0
             sent[one.name] += 1
         else:
-            one.asks_at = max(ready, now + 1e-4)
+            one.asks_at = max(min(ready, now + 0.25), now + 1e-4) + one.late_s
 
 
 @pytest.mark.parametrize("rate_per_s", [2.0, 10.0, 100.0])
@@ -75,7 +76,7 @@ def test_killed_processes_do_not_keep_a_slow_scope_from_probing() -> None:
     rec = limited(LAW.rate_min)
     dead = [Process(name) for name in range(12)]
     for process in dead:
-        _, process.turn = turns.ready_at(rec, 0.0, 0.0)
+        turns.ready_at(rec, 0.0, process.place)
     sent = play(rec, [Process(99)], until_s=60.0)
     assert sent[99] >= 10
 
@@ -83,19 +84,19 @@ def test_killed_processes_do_not_keep_a_slow_scope_from_probing() -> None:
 def test_a_faster_rate_moves_the_turns_forward() -> None:
     """A turn is no fixed time: what the others learn helps the one who waits already."""
     rec = limited(1.0)
-    turns.ready_at(rec, 0.0, 0.0)
-    ready, turn = turns.ready_at(rec, 0.0, 0.0)
-    assert ready == pytest.approx(2.0)
+    turns.ready_at(rec, 0.0, turns.Place())
+    second = turns.Place()
+    assert turns.ready_at(rec, 0.0, second) == pytest.approx(2.0)
     rec[law.RATE] = 10.0
-    ready, turn = turns.ready_at(rec, 0.0, turn)
-    assert ready == pytest.approx(0.2)
+    assert turns.ready_at(rec, 0.0, second) == pytest.approx(0.2)
 
 
 def test_a_turn_of_a_record_that_was_made_anew_is_forgotten() -> None:
     """It would lie in a future that never comes."""
     rec = limited(10.0)
-    _, turn = turns.ready_at(rec, 0.0, 500.0)
-    assert turn == 1.0
+    place = turns.Place(turn=500.0)
+    turns.ready_at(rec, 0.0, place)
+    assert place.turn == 1.0
 
 
 @given(
@@ -105,12 +106,49 @@ def test_a_turn_of_a_record_that_was_made_anew_is_forgotten() -> None:
 def test_no_more_than_the_rate_gives(rates: list[float], asks: list[tuple[float, int]]) -> None:
     """Whatever the order of asking, what is sent never passes what was filled in, and one probe in five seconds."""
     rec, now, filled, sent = limited(rates[0]), 0.0, 0.0, 0
-    held = [0.0] * 4
+    places = [turns.Place() for _ in range(4)]
     for number, (step_s, who) in enumerate(asks):
         now += step_s
         filled += step_s * rec[law.RATE]
-        ready, held[who] = turns.ready_at(rec, now, held[who])
+        place = places[who]
+        ready = turns.ready_at(rec, now, place)
         if ready <= now:
-            held[who], sent = 0.0, sent + 1
+            if not place.turn:
+                turns.pay(rec, 0.5)
+            place.turn, sent = 0.0, sent + 1
         rec[law.RATE] = rates[number % len(rates)]
     assert sent <= filled + 1.0 + now / LAW.wait_max_s + 1e-6
+
+
+# -- weights -----------------------------------------------------------------------------------------
+
+
+@given(
+    parts=st.lists(st.sampled_from([1.0, 0.9, 0.5, 1 / 3, 0.2, 0.1, 0.01]), min_size=1, max_size=6),
+    rate_per_s=st.sampled_from([5.0, 40.0, 300.0]),
+)
+@settings(deadline=None, max_examples=25)
+def test_who_weighs_a_third_got_as_many_as_the_heaviest(parts: list[float], rate_per_s: float) -> None:
+    """Each gets in proportion, the lightest too, and all together what the rate gives."""
+    weights = [1.0, *parts]
+    processes = [Process(name, part) for name, part in enumerate(weights)]
+    until_s = 4000.0 / rate_per_s
+    sent = play(limited(rate_per_s), processes, until_s)
+    assert sum(sent.values()) == pytest.approx(4000, rel=0.02)
+    for name, weight in enumerate(weights):
+        assert sent[name] == pytest.approx(4000 * weight / sum(weights), rel=0.05, abs=2.0)
+
+
+def test_a_light_process_alone_takes_what_is_left_over() -> None:
+    """As long as the heavy one does not want it."""
+    sent = play(limited(50.0), [Process(0, 0.1)], until_s=20.0)
+    assert sent[0] >= 0.98 * 1000
+
+
+def test_where_more_wait_than_may_take_a_turn_the_same_few_went_again_and_again() -> None:
+    """At one a second five turns are out at most; who had one leaves its place to those who had none."""
+    rng = Random(1)
+    processes = [Process(name, late_s=rng.random() * 0.01) for name in range(16)]
+    sent = play(limited(1.0), processes, until_s=1600.0)
+    assert sum(sent.values()) >= 0.98 * 1600
+    assert min(sent[name] for name in range(16)) >= 30
