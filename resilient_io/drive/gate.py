@@ -29,7 +29,7 @@ from threading import get_ident
 from typing import Final
 
 from resilient_io import events
-from resilient_io.control import budget, charging, given, law
+from resilient_io.control import budget, charging, given, law, line
 from resilient_io.control.charging import Outcome as Outcome
 from resilient_io.control.scopes import ScopePath, label
 from resilient_io.coordinate.sharing import Sharing
@@ -108,6 +108,7 @@ class Gate:
         self._inbox: deque[tuple[Permit | AnyWaiter, Outcome, bool]] = deque()
         self._news: deque[events.LimitChanged] = deque()
         self._table = ScopeTable(sharing=sharing)
+        self._lines = self._table.lines
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -164,7 +165,7 @@ class Gate:
             if blob:
                 path = self._table.narrowed(path, blob, policy, now)
             lane = self._table.lane(path, policy, now)
-            free = not lane.waiting and not lane.is_full(now) and (len(lane.beside) < 2 or lane.before(now) is None)
+            free = not lane.waiting and not lane.is_full(now) and not (self._lines and line.is_behind(lane.place))
             if free and lane.ready_at(now, policy) <= now:
                 permit = Permit(self, lane, policy, now)
                 permit.blob = blob
@@ -180,12 +181,13 @@ class Gate:
             self._owner = me
             now = self.clock.now()
             waiter.awaken()
+            waiter.due_at = math.inf
             # The lane is looked up under the lock that queues: in between it could be forgotten.
             lane = waiter.lane or self._queue(waiter, now)
             self._read_inbox(now)
             if lane.waiting and lane.waiting[0] is waiter and lane.is_full(now):
                 self._sweep(lane, now)
-            self._pump(lane, now)
+            line.pump(lane.place, now, self)
             if waiter.permit is None and deadline_at is not None and now >= deadline_at:
                 raise WaitedTooLong
             timeout_s = self._arm(waiter, lane, now, deadline_at)
@@ -198,25 +200,15 @@ class Gate:
             waiter.path = self._table.narrowed(waiter.path, waiter.blob, waiter.policy, now)
         lane = waiter.lane = self._table.lane(waiter.path, waiter.policy, now)
         lane.leaf.tally.waited += 1
-        lane.begin_to_wait()
-        if waiter.again:
-            lane.waiting.appendleft(waiter)
-        else:
-            lane.waiting.append(waiter)
+        lane.join(waiter)
         return lane
 
     def _arm(self, waiter: AnyWaiter, lane: Lane, now: float, deadline_at: float | None) -> float | None:
-        """Set the waiter's alarm: the first of a queue that is held up by the rate alone needs one."""
+        """Set the waiter's alarm: who goes next, as far as can be said, has one, and the first of each lane looks."""
         if waiter.permit is not None:
             return 0.0
         until = math.inf if deadline_at is None else deadline_at
-        alarm = math.inf
-        if lane.waiting[0] is waiter:
-            alarm = now + _LOOK_AGAIN_S
-            if lane.is_full(now):
-                alarm = min(alarm, lane.opens_at) if lane.cap < lane.full_cap else alarm
-            else:
-                alarm = min(alarm, lane.ready_at(now, waiter.policy))
+        alarm = min(now + _LOOK_AGAIN_S, waiter.due_at) if lane.waiting[0] is waiter else math.inf
         waiter.doze(alarm)
         until = min(until, alarm)
         return None if until == math.inf else until - now
@@ -236,35 +228,41 @@ class Gate:
         if permit.policy.bytes_per_s is not None:
             permit.reserved_bytes = lane.reserve_bytes(permit.policy.bytes_per_s)
 
-    def _pump(self, lane: Lane, now: float) -> None:
-        """Grant to as many of the queue as may go; wake the new first one if its alarm is too late.
+    # What `control.line` asks of the gate.
 
-        Where queues of several policies share a limit, they go in turn.
-        """
-        while lane.waiting:
-            turn = lane.before(now) or lane
-            first = turn.waiting[0]
+    def rank(self, owner: Lane, now: float) -> line.Rank | None:
+        """Return the rank of the first of a lane; None if nobody waits there, or the lane itself lets nobody go."""
+        while owner.waiting:
+            first = owner.waiting[0]
             if first.permit is not None or not first.alive():
                 # Granted by one who was interrupted before this step; or its event loop was closed under it.
-                self._call(first, turn, now)
+                self._call(first, owner, now)
                 continue
-            if turn.is_full(now):
-                return
-            ready = turn.ready_at(now, first.policy)
-            if ready > now:
-                if _is_armed(turn, ready) and (turn is lane or _is_armed(lane, ready)):
-                    return
-                continue
-            self._grant(first, turn, now)
-            if turn is not lane and turn.waiting:
-                _is_armed(turn, ready)
+            at = owner.held_until(now, first.policy)
+            if at <= now:
+                return _age(owner)
+            if at == math.inf or self.arm(owner, at):
+                return None
+        return None
+
+    def send(self, owner: Lane, now: float) -> None:
+        """Grant a permit to the first of a lane."""
+        self._grant(owner.waiting[0], owner, now)
+
+    def arm(self, owner: Lane, at: float) -> bool:
+        """See that the first of a lane looks again at `at`; take it out and say False if it is gone."""
+        first = owner.waiting[0]
+        first.due_at = at
+        if first.alarm_at <= at + _SLACK_S or first.notify():
+            return True
+        owner.waiting.popleft()
+        return False
 
     def _grant(self, first: Waiter, lane: Lane, now: float) -> None:
         waited_s = now - first.queued_at
         permit = first.permit = Permit(self, lane, first.policy, now, waited_s)
         permit.blob = first.blob
         self._send(permit, lane, now)
-        lane.had += 1
         lane.leaf.tally.waited_s += waited_s
         self._call(first, lane, now)
 
@@ -321,12 +319,11 @@ class Gate:
                 self._settle(permit, outcome, permit.sent_at, now)
             if last:
                 self._free(permit, lane)
-        if pump:
-            if lane.waiting:
-                self._pump(lane, now)
-            for one in lane.kin:
-                if one.waiting:
-                    self._pump(one, now)
+        if pump and (lane.waiting or self._lines or lane.kin):
+            # Those of hot blobs share the semaphore of their prefix: who has waited longest has what was given back.
+            for one in sorted((one for one in lane.kin if one.waiting), key=_age) if lane.kin else ():
+                line.pump(one.place, now, self)
+            line.pump(lane.place, now, self)
 
     def _settle(self, permit: Permit, outcome: Outcome, sent_at: float, now: float) -> None:
         permit.sent_at = None
@@ -461,13 +458,9 @@ class Gate:
         self._table.isolate()
 
 
-def _is_armed(lane: Lane, ready: float) -> bool:
-    """See that the first of a queue looks again at `ready`; take it out and say False if it is gone."""
+def _age(lane: Lane) -> line.Rank:
     first = lane.waiting[0]
-    if first.alarm_at <= ready + _SLACK_S or first.notify():
-        return True
-    lane.waiting.popleft()
-    return False
+    return not first.again, first.queued_at
 
 
 def _forget(lane: Lane, waiter: AnyWaiter) -> None:

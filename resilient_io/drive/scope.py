@@ -7,13 +7,14 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import MutableSequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Final, Protocol
 
 from resilient_io.control import budget, given, law, opening
 from resilient_io.control.evidence import Family, note
 from resilient_io.control.flow import Flow
 from resilient_io.control.hedge import Hedging
+from resilient_io.control.line import Line, Place
 from resilient_io.control.scopes import ScopePath
 from resilient_io.coordinate.pace import Pace, ProcessPace
 from resilient_io.coordinate.sharing import ProcessSharing, Sharing
@@ -35,9 +36,11 @@ class Waiter(Protocol):
 
     policy: Policy
     blob: str
+    again: bool
     permit: Permit | None
     queued_at: float
     alarm_at: float
+    due_at: float
 
     def alive(self) -> bool:
         """Say whether the caller could still run."""
@@ -93,8 +96,8 @@ class Level:
     in_flight: int = 0
     peak_in_flight: int = 0
     users: int = 0
-    lanes: list[Lane] = field(default_factory=list)
-    """Those whose narrowest level this is: one for each cap that a policy sets."""
+    line: Line[Lane]
+    """Who waits for it while it is limited."""
     untold_sent: int = 0
     untold_succeeded: int = 0
     untold_at: float = 0.0
@@ -106,6 +109,15 @@ class Level:
     given_bytes: given.Given = field(default_factory=given.fresh)
     flow: Flow = field(default_factory=Flow)
     hedging: Hedging | None = None
+
+    def is_limited(self) -> bool:
+        """Say whether requests may have to wait for it, whoever limits it."""
+        return self.pace.flags[self.pace.flag_at] != 0.0
+
+    def ready_at(self, now: float, weight: float) -> float:
+        """Return when the next request may leave as far as this level goes; `weight` is that of who asks."""
+        self.tell(now)
+        return self.pace.ready_at(now, weight)
 
     def note(self, now: float, succeeded: int) -> None:
         """Note in the level above that requests of this one were served."""
@@ -127,7 +139,7 @@ class Level:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Lane:
-    """Callers of one scope whose policies have the same `max_concurrency`: one semaphore, one queue.
+    """Callers of one scope whose policies are of one kind: one semaphore, one queue.
 
     Policies that meet on a scope share its rate but each keeps its own cap, so the count is here
     and the rate record at the level.
@@ -144,10 +156,13 @@ class Lane:
     waiting: deque[Waiter] = field(default_factory=deque)
     kin: list[Lane] = field(default_factory=list)
     """Lanes with the same semaphore: those of the hot blobs of a prefix, and the prefix's."""
-    beside: list[Lane]
-    """Lanes of the same level, this one among them: they share its rate, in turn."""
-    had: int = 0
-    """Permits that were granted while the level was limited, or as many as the others had when it began to wait."""
+    kind: tuple[int, str, float] = (0, "", 1.0)
+    """What its policies have in common: `max_concurrency`, whom they share with, and `weight`."""
+    place: Place[Lane] = field(init=False)
+    """Where it stands while levels are limited."""
+
+    def __post_init__(self) -> None:
+        self.place = Place(self, self.levels, self.kind, self.kind[2])
 
     @property
     def in_flight(self) -> int:
@@ -181,23 +196,12 @@ class Lane:
             if in_flight > level.told_in_flight or now >= level.tell_at:
                 level.tell(now)
 
-    def before(self, now: float) -> Lane | None:
-        """Return the lane beside this one whose turn it is: its callers wait too, and it had less; None if none does.
-
-        What a policy paces by a given rate takes its turn when that lets it go.
-        """
-        if len(self.beside) < 2 or self.leaf.pace.flags[self.leaf.pace.flag_at] == 0.0:
-            return None
-        least, found = self.had, None
-        for lane in self.beside:
-            if lane.waiting and lane.had < least and not lane.is_full(now) and not _is_given(lane.waiting[0].policy):
-                least, found = lane.had, lane
-        return found
-
-    def begin_to_wait(self) -> None:
-        """Take a place in the order of the lanes: what it did not ask for before gives it no right now."""
-        if not self.waiting and len(self.beside) > 1:
-            self.had = max(self.had, min((lane.had for lane in self.beside if lane.waiting), default=self.had))
+    def join(self, waiter: Waiter) -> None:
+        """Let a caller queue: a retry behind the other retries, and before those who have not sent yet."""
+        if waiter.again:
+            self.waiting.insert(sum(1 for _ in takewhile(lambda one: one.again, self.waiting)), waiter)
+        else:
+            self.waiting.append(waiter)
 
     def is_full(self, now: float) -> bool:
         """Say whether as many are in flight as may be."""
@@ -257,14 +261,30 @@ class Lane:
             pace = level.pace
             if pace.flags[pace.flag_at] != 0.0:
                 level.tell(now)
-                at = pace.ready_at(now)
+                at = pace.ready_at(now, policy.weight)
                 if at > ready:
                     ready = at
+        if policy.rate_per_s is None and policy.bytes_per_s is None:
+            return ready
+        return max(ready, self.given_at(now, policy))
+
+    def given_at(self, now: float, policy: Policy) -> float:
+        """Return when the next request may leave as far as the rates go that a policy gives."""
+        ready = now
         if policy.rate_per_s is not None:
             ready = max(ready, given.requests_ready_at(self.leaf.given_requests, now, policy.rate_per_s))
         if policy.bytes_per_s is not None:
             ready = max(ready, given.bytes_ready_at(self.leaf.given_bytes, now, policy.bytes_per_s))
         return ready
+
+    def held_until(self, now: float, policy: Policy) -> float:
+        """Return when a caller may go as far as this lane goes, whatever others do: its semaphore and given rates.
+
+        `inf` is when a permit comes back.
+        """
+        if self.is_full(now):
+            return self.opens_at if self.cap < self.full_cap else math.inf
+        return self.given_at(now, policy)
 
 
 class ScopeTable:
@@ -274,18 +294,20 @@ class ScopeTable:
     while those are limited, and beyond that only while they are busy.
     """
 
-    __slots__ = ("_evict_above", "_lanes", "_last", "_levels", "_limit", "_sharing")
+    __slots__ = ("_evict_above", "_lanes", "_last", "_levels", "_limit", "_sharing", "lines")
 
     def __init__(self, limit: int = MAX_LANES, sharing: Sharing | None = None) -> None:
         self._limit = self._evict_above = limit
         self._sharing = sharing or ProcessSharing()
         self._levels: dict[tuple[str, bool], Level] = {}
-        self._lanes: OrderedDict[tuple[ScopePath, int, str], Lane] = OrderedDict()
+        self._lanes: OrderedDict[tuple[ScopePath, tuple[int, str, float]], Lane] = OrderedDict()
+        # Those in which somebody stands.
+        self.lines: set[Line[Lane]] = set()
         # The one that was asked for last: most requests are followed by another one of their kind.
         self._last: tuple[ScopePath, Policy, Lane] | None = None
 
     def lane(self, path: ScopePath, policy: Policy, now: float) -> Lane:
-        """Return the lane of this path and of the policy's cap and coordination, made if it is not there."""
+        """Return the lane of this path and of the policy's kind, made if it is not there."""
         last = self._last
         if last is not None and last[0] is path and last[1] is policy:
             return last[2]
@@ -294,7 +316,7 @@ class ScopeTable:
         return lane
 
     def _lane(self, path: ScopePath, policy: Policy, now: float) -> Lane:
-        key = (path, policy.max_concurrency, _reach(policy))
+        key = (path, _kind(policy))
         lane = self._lanes.get(key)
         if lane is not None:
             self._lanes.move_to_end(key)
@@ -312,19 +334,17 @@ class ScopeTable:
     def _new_lane(self, path: ScopePath, levels: tuple[Level, ...], policy: Policy, now: float) -> Lane:
         most = float(policy.max_concurrency)
         first = most if path.blob else min(most, opening.window(self._sharing.share(policy)))
-        beside = levels[-1].lanes
-        lane = Lane(path=path, levels=levels, cap=first, full_cap=most, opens_at=now + opening.FOR_S, beside=beside)
-        beside.append(lane)
-        return lane
+        until = now + opening.FOR_S
+        return Lane(path=path, levels=levels, cap=first, full_cap=most, opens_at=until, kind=_kind(policy))
 
     def narrowed(self, path: ScopePath, blob: str, policy: Policy, now: float) -> ScopePath:
         """Return the path of the blob if it is known to be hot, else `path`."""
-        cap, reach = policy.max_concurrency, _reach(policy)
-        prefix = self._lanes.get((path, cap, reach))
+        kind = _kind(policy)
+        prefix = self._lanes.get((path, kind))
         if prefix is None or not prefix.kin:
             return path  # as nearly always; a path for each blob would cost its making, and crowd the cache
         hot = path.of_blob(blob)
-        lane = self._lanes.get((hot, cap, reach))
+        lane = self._lanes.get((hot, kind))
         return path if lane is None or lane.idle(now) else hot
 
     def _join(self, lane: Lane, prefix: Lane) -> None:
@@ -357,7 +377,8 @@ class ScopeTable:
             # The budget is made full; the policy of the first caller says how much that is.
             full, rate = budget.fresh(policy.retry_budget_burst), law.fresh(now)
             pace = self._sharing.pace(rate, key, policy, now)
-            level = self._levels[key, own] = Level(key=key, rate=rate, pace=pace, budget=full, own=own)
+            line: Line[Lane] = Line(self.lines)
+            level = self._levels[key, own] = Level(key=key, rate=rate, pace=pace, budget=full, own=own, line=line)
         elif policy.coordination == "cluster":
             self._sharing.widen(level.pace, policy)
         level.users += 1
@@ -372,7 +393,6 @@ class ScopeTable:
             gone = [key for key, lane in self._lanes.items() if not lane.busy()]
         for key in gone[:some]:
             lane = self._lanes.pop(key)
-            lane.beside.remove(lane)
             if lane in lane.kin:
                 lane.kin.remove(lane)
             for level in lane.levels:
@@ -384,10 +404,9 @@ class ScopeTable:
         self._evict_above = max(self._limit, len(self._lanes) + (0 if gone else some))
 
 
-def _is_given(policy: Policy) -> bool:
-    return policy.rate_per_s is not None or policy.bytes_per_s is not None
+def _kind(policy: Policy) -> tuple[int, str, float]:
+    """Return what policies must have in common to share a lane.
 
-
-def _reach(policy: Policy) -> str:
-    """Return with whom a policy shares its limits; what is not said is "node", where that works."""
-    return policy.coordination or "node"
+    With whom a policy shares its limits and does not say is "node", where that works.
+    """
+    return policy.max_concurrency, policy.coordination or "node", policy.weight

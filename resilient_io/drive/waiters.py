@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class AnyWaiter:
     """What a blocked thread and a suspended task have in common; changed with the gate's lock held."""
 
-    __slots__ = ("_awake", "again", "alarm_at", "blob", "lane", "path", "permit", "policy", "queued_at")
+    __slots__ = ("_awake", "again", "alarm_at", "blob", "due_at", "lane", "path", "permit", "policy", "queued_at")
 
     def __init__(self, path: ScopePath, policy: Policy, again: bool, blob: str = "") -> None:
         self.path = path
@@ -30,6 +30,8 @@ class AnyWaiter:
         self.permit: Permit | None = None
         self.queued_at = 0.0
         self.alarm_at = math.inf
+        # When it may go, as far as that is known: while it is first of its line.
+        self.due_at = math.inf
         self._awake = True
 
     def awaken(self) -> None:

@@ -37,6 +37,17 @@ def number(least: float, *, above: bool = False) -> Check:
     return check
 
 
+def between(least: float, most: float) -> Check:
+    """Return the check of a number from `least` to `most`; it becomes a float."""
+
+    def check(value: object) -> object:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+            raise ValueError(f"a number from {least:g} to {most:g}")
+        return float(value)
+
+    return check
+
+
 def boolean(value: object) -> object:
     """Check for True or False."""
     if not isinstance(value, bool):

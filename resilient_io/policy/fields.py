@@ -64,6 +64,12 @@ class Policy:
     """Retries that a scope may make before its first success, and the most it saves; >= 0, default 10."""
     max_concurrency: int = _field(64, checks.whole(1))
     """Requests in flight per scope, class of operation and process; >= 1, default 64, "checkpoint" 32."""
+    weight: float = _field(1.0, checks.between(0.1, 10.0))
+    """What the callers of this policy get, relative to those of others, where a limit makes both wait.
+
+    0.1 to 10, default 1.0 in both presets: a checkpoint beside dataloaders gets as much as they do, however many
+    callers each has. With 3.0 it gets three requests for each one of theirs. Where nothing waits it changes nothing.
+    """
     rate_per_s: float | None = _field(None, checks.or_none(checks.number(0, above=True)))
     """Requests per second that a scope may send; > 0, default None: learnt from the refusals."""
     bytes_per_s: float | None = _field(None, checks.or_none(checks.number(0, above=True)))
