@@ -153,6 +153,13 @@ class Line(Generic[Owner]):
                 return entry[3]
             del kind.entries[0]  # left behind by an interrupt
 
+    def has_only(self, place: Place[Owner]) -> bool:
+        """Say whether nobody but this place stands here."""
+        spot = place.spot
+        if spot is None or spot.line is not self or len(spot.entries) != 1 or spot.entries[0] is not spot.entry:
+            return False
+        return len(self._kinds) == 1 or sum(len(kind.entries) for kind in self._kinds.values()) == 1
+
     def is_held(self) -> bool:
         """Say whether one that has passed this level stands further up."""
         place = self.passed
@@ -178,10 +185,43 @@ def is_behind(place: Place[Owner]) -> bool:
 
 def pump(place: Place[Owner], now: float, server: Server[Owner]) -> None:
     """Let go who may: of this place, and of those that wait with it for a level; see that the next ones ask again."""
+    only = _only(place)
+    if only is not None:
+        _pump_alone(place, only, now, server)
+        return
     _line_up(place, now, server)
     for stage in reversed(place.stages):
         if stage.line.is_used:
             _serve(stage, now, server)
+
+
+def _only(place: Place[Owner]) -> Stage[Owner] | None:
+    """Return the one level that is limited, if nobody else waits for any."""
+    found = None
+    for stage in place.stages:
+        line = stage.line
+        if line.is_used and not line.has_only(place):
+            return None
+        if stage.is_limited():
+            if found is not None:
+                return None
+            found = stage
+    return found
+
+
+def _pump_alone(place: Place[Owner], stage: Stage[Owner], now: float, server: Server[Owner]) -> None:
+    """Do what `pump` does for one limited level with one place, as it is nearly always; in half of the time."""
+    while (rank := server.rank(place.owner, now)) is not None:
+        ready = stage.ready_at(now, place.weight)
+        if ready <= now:
+            server.send(place.owner, now)
+            stage.line.count(place)
+        elif server.arm(place.owner, ready):
+            stage.line.put(place, rank)
+            return
+    place.leave()
+    if stage.line.is_used:
+        stage.line.first()
 
 
 def _line_up(place: Place[Owner], now: float, server: Server[Owner]) -> None:
@@ -242,6 +282,7 @@ def _step_on(place: Place[Owner], stage: Stage[Owner], rank: Rank, now: float, s
     following = _next(place)
     if following is None:
         _go(place, now, server)
+        place.leave()  # or one of the same instant would keep its place
         _line_up(place, now, server)
     else:
         if place.stages.index(following) > place.stages.index(stage):  # limited since

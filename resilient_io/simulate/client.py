@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from resilient_io.control import charging, opening
 from resilient_io.control import law as law_of
 from resilient_io.control.charging import Outcome
 from resilient_io.control.evidence import Family
 from resilient_io.control.law import Constants, Record
+from resilient_io.control.line import Line, Place
 from resilient_io.control.scopes import ScopePath
 
 # The gate forgets the lane of a hot blob whose limit nobody has met for so long.
@@ -23,11 +24,19 @@ Waiting = TypeVar("Waiting")
 class Level:
     """The record of one level, stepped by a law."""
 
-    __slots__ = ("below", "law", "rec")
+    __slots__ = ("below", "law", "line", "rec")
 
-    def __init__(self, rec: Record, law: Constants) -> None:
-        self.rec, self.law = rec, law
+    def __init__(self, rec: Record, law: Constants, line: Line[Lane[Any]]) -> None:
+        self.rec, self.law, self.line = rec, law, line
         self.below: Family = OrderedDict()
+
+    def is_limited(self) -> bool:
+        """Say whether requests may have to wait for it."""
+        return self.rec[law_of.LIMITED] != 0.0
+
+    def ready_at(self, now: float, weight: float) -> float:
+        """Return when the next request may leave as far as this level goes; a machine has one queue for all of it."""
+        return law_of.ready_at(self.rec, now, self.law)
 
     @property
     def rate(self) -> Record:
@@ -61,22 +70,23 @@ class Lane(Generic[Waiting]):
     most: float = math.inf
     """In flight at present; it is held back for a moment at first (`control.opening`)."""
     made_at: float = 0.0
+    place: Place[Lane[Waiting]] = field(init=False)
+    """Where it stands while levels are limited."""
+
+    def __post_init__(self) -> None:
+        self.place = Place(self, self.levels)
 
     @property
     def leaf(self) -> Record:
         """The record of the narrowest level."""
         return self.levels[-1].rec
 
-    def ready_at(self, now: float) -> float:
-        """Return when the next request may leave as far as the rates of all levels go."""
-        ready = self._open_at(now) if self.in_flight >= self.most else now
-        for level in self.levels:
-            if level.rec[law_of.LIMITED] != 0.0:
-                ready = max(ready, law_of.ready_at(level.rec, now, level.law))
-        return ready
+    def held_until(self, now: float) -> float:
+        """Return when one may go as far as this lane goes, whatever others do; an answer may come before."""
+        return self._open_at(now) if self.in_flight >= self.most else now
 
     def _open_at(self, now: float) -> float:
-        """Return when more than `most` may go; an answer may come before."""
+        """Return when more than `most` may go."""
         if now < self.made_at + opening.FOR_S:
             return self.made_at + opening.FOR_S
         self.most = math.inf
@@ -123,6 +133,7 @@ class Client(Generic[Waiting]):
         self._opening = members * opening.window((share or 0.0) / members)
         self._levels: dict[str, Level] = {}
         self._lanes: dict[ScopePath, Lane[Waiting]] = {}
+        self.lines: set[Line[Lane[Any]]] = set()
 
     def lane(self, path: ScopePath, now: float = 0.0) -> Lane[Waiting]:
         """Return the lane of a path, made if it is not there."""
@@ -149,5 +160,5 @@ class Client(Generic[Waiting]):
         if level is None:
             rec = law_of.fresh(0.0)
             rec[law_of.SHARE] = self._share or 0.0
-            level = self._levels[key] = Level(rec, self._law)
+            level = self._levels[key] = Level(rec, self._law, Line(self.lines))
         return level

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from resilient_io.control import law as law_of
+from resilient_io.control import line
 from resilient_io.control.scopes import ScopePath
 from resilient_io.simulate.client import Client, Lane
 from resilient_io.simulate.exchange import Exchange
@@ -43,6 +44,7 @@ class _Operation:
     lane: Lane[_Operation]
     began_at: float
     blob: str = ""
+    queued_at: float = 0.0
     sent_at: float = 0.0
     refusals: int = 0
     said: str | None = None
@@ -60,6 +62,7 @@ class Simulation:
         self._jobs: list[_Job] = []
         self._events: list[tuple[float, int, Callable[[float], None]]] = []
         self._order = 0
+        self._now = 0.0
         self._pending = 0
 
     def add(self, fleet: Fleet, clients: list[Client[_Operation]] | None = None) -> list[Client[_Operation]]:
@@ -90,6 +93,7 @@ class Simulation:
             now, _, step = heapq.heappop(events)
             if now > self._end_s:
                 break
+            self._now = now
             step(now)
         for job in self._jobs:
             path = self._path(job, job.fleet.prefixes[0])
@@ -148,21 +152,40 @@ class Simulation:
 
     def _enter(self, operation: _Operation, now: float) -> None:
         lane = operation.lane
+        operation.queued_at = now
         (lane.again if operation.refusals else lane.new).append(operation)
         self._pump(lane, now)
 
     def _pump(self, lane: Lane[_Operation], now: float) -> None:
-        while lane.again or lane.new:
-            waiting = lane.again or lane.new
-            if waiting[0].job.fleet.limited:
-                ready = lane.ready_at(now)
-                if ready > now:
-                    if not now < lane.wake_at <= ready:
-                        lane.wake_at = ready
-                        self._push(ready, partial(self._wake, lane))
-                    return
-                lane.on_send(now, self._rng.random())
-            self._send(now, waiting.popleft())
+        if lane.again or lane.new or lane.client.lines:
+            line.pump(lane.place, now, self)
+
+    # What `control.line` asks, as it asks the gate.
+
+    def rank(self, owner: Lane[_Operation], now: float) -> line.Rank | None:
+        """Return the rank of the first operation of a lane; None if none waits, or the lane itself lets none go."""
+        while owner.again or owner.new:
+            first = (owner.again or owner.new)[0]
+            at = owner.held_until(now) if first.job.fleet.limited else now
+            if at > now:
+                self.arm(owner, at)
+                return None
+            if first.job.fleet.limited:
+                return not owner.again, first.queued_at
+            self._send(now, (owner.again or owner.new).popleft())
+        return None
+
+    def send(self, owner: Lane[_Operation], now: float) -> None:
+        """Send the first operation of a lane."""
+        owner.on_send(now, self._rng.random())
+        self._send(now, (owner.again or owner.new).popleft())
+
+    def arm(self, owner: Lane[_Operation], at: float) -> bool:
+        """See that a lane is looked at again at `at`."""
+        if not self._now < owner.wake_at <= at:
+            owner.wake_at = at
+            self._push(at, partial(self._wake, owner))
+        return True
 
     def _wake(self, lane: Lane[_Operation], now: float) -> None:
         if lane.wake_at == now:
@@ -225,6 +248,7 @@ class Simulation:
         if at > now:
             self._push(at, partial(self._enter, operation))
         else:
+            operation.queued_at = now
             operation.lane.new.append(operation)
             if operation.lane is not lane:
                 self._pump(operation.lane, now)

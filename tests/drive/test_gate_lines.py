@@ -53,7 +53,13 @@ class Tasks:
         self.tasks: list[asyncio.Task[None]] = []
 
     async def ask(
-        self, path: ScopePath, name: object, policy: Policy = POLICY, again: bool = False, held_s: float = 0.0
+        self,
+        path: ScopePath,
+        name: object,
+        policy: Policy = POLICY,
+        again: bool = False,
+        held_s: float = 0.0,
+        step_s: float = 1e-6,
     ) -> None:
         async def caller() -> None:
             permit = await self.gate.acquire_async(path, policy, again=again)
@@ -64,7 +70,7 @@ class Tasks:
 
         self.tasks.append(asyncio.create_task(caller()))
         await asyncio.sleep(0)
-        self.clock.advance(1e-6)
+        self.clock.advance(step_s)
 
     async def pass_time(self, seconds: float) -> None:
         for _ in range(round(seconds / 0.01)):
@@ -124,6 +130,21 @@ def eventually(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not come true"
         time.sleep(0.001)
+
+
+def test_those_who_came_at_the_same_instant_go_round_the_prefixes() -> None:
+    """One prefix had all its callers served before the next one's first."""
+
+    async def main() -> None:
+        world = Tasks()
+        limited(world.gate, prefix(0), 1)
+        for name in range(9):
+            await world.ask(prefix(name // 3), name // 3, step_s=0.0)
+        await world.pass_time(1.2)
+        assert world.order == [0, 1, 2] * 3
+        await world.end()
+
+    asyncio.run(main())
 
 
 def test_an_earlier_retry_goes_before_a_later_one_and_both_before_the_new_ones_of_all_prefixes() -> None:

@@ -138,7 +138,6 @@ def test_a_scan_under_an_account_limit_that_says_nothing_limits_next_to_no_prefi
     assert result.refused_share <= 0.03
 
 
-@pytest.mark.xfail(strict=True, reason="the lanes that wait for one limited account are not served in turn")
 def test_a_scan_under_an_account_limit_is_served_in_turn() -> None:
     """128 callers at 400/s wait for 0.32 s in the mean; the last of a hundred not twenty times as long."""
     result, _ = _scan(says_account=True)
