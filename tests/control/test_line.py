@@ -40,9 +40,10 @@ class Queue:
 
     levels: tuple[Bucket, ...]
     kind: float = 1.0
-    most: int = 99
+    most: float = math.inf
     waiting: list[tuple[float, str]] = field(default_factory=list)
     out: int = 0
+    alarm_at: float = -1.0
 
     def __post_init__(self) -> None:
         self.place: Place[Queue] = Place(self, self.levels, self.kind, self.kind)
@@ -54,6 +55,7 @@ class World:
     def __init__(self) -> None:
         self.now = 0.0
         self.sent: list[tuple[float, str]] = []
+        self.armed = 0
         self.alarms: list[tuple[float, int, Queue]] = []
         self.used: set[Line[Queue]] = set()
 
@@ -67,7 +69,10 @@ class World:
         self.sent.append((now, owner.waiting.pop(0)[1]))
 
     def arm(self, owner: Queue, at: float) -> bool:
-        heapq.heappush(self.alarms, (at, len(self.sent) * 1000 + len(self.alarms), owner))
+        if not self.now < owner.alarm_at <= at:
+            owner.alarm_at = at
+            self.armed += 1
+            heapq.heappush(self.alarms, (at, self.armed, owner))
         return True
 
     def come(self, queue: Queue, name: str) -> None:
@@ -185,7 +190,7 @@ def test_a_limit_of_its_own_below_another_one_costs_the_others_nothing() -> None
 def test_turns_go_by_weight_and_nothing_is_saved_up() -> None:
     world = World()
     level = Bucket(100.0, Line(world.used))
-    light, heavy = Queue((level,), 1.0, math.inf), Queue((level,), 3.0, math.inf)  # type: ignore[arg-type]
+    light, heavy = Queue((level,), 1.0), Queue((level,), 3.0)
     for _ in range(1000):
         world.come(light, "light")
     world.pass_time(4.0)
