@@ -11,8 +11,9 @@ from enum import Enum
 from typing import Protocol
 
 from resilient_io.control import evidence
-from resilient_io.control.evidence import Family, Seen, Whose
-from resilient_io.control.law_record import BEGAN_AT, COUNT, LIMITED, Record
+from resilient_io.control.blame import Blame
+from resilient_io.control.evidence import Family, Whose
+from resilient_io.control.law_record import BEGAN_AT, COUNT, IN_FLIGHT, LIMITED, Record
 from resilient_io.control.scopes import ScopePath
 
 
@@ -49,6 +50,9 @@ class Place(Protocol):
     def below(self) -> Family:
         """What became of the requests of its members."""
 
+    blame: Blame | None
+    """What it was charged with on account of its members since it is limited."""
+
 
 def note_success(levels: Sequence[Place], path: ScopePath, blob: str, now: float, answers: int = 1) -> None:
     """Note in each family on the path that its member was served."""
@@ -68,9 +72,37 @@ def whose(levels: Sequence[Place], path: ScopePath, said: str | None, outcome: O
     for above, name in _families(levels, path, blob):
         evidence.note(above.below, name, now, refused=True)
     prefix = _prefix(levels, path)
-    if blob and evidence.is_the_blob_s(levels[prefix].below, blob, now):
+    if blob and _is_the_blob_s(levels[prefix], path, blob, now):
         return prefix + 1
-    return _climbed(levels, path, prefix, now)
+    index = _climbed(levels, path, prefix, now)
+    if blob and index == prefix:
+        _blame(levels[prefix], blob)
+    return index
+
+
+def _is_the_blob_s(prefix: Place, path: ScopePath, blob: str, now: float) -> bool:
+    """Say whether a blob is hot; one that is known to be stays so until several others are refused too."""
+    if path.blob and evidence.whose(prefix.below, blob, now) is not Whose.FAMILY:
+        return True
+    return evidence.is_the_blob_s(prefix.below, blob, now)
+
+
+def _blame(prefix: Place, blob: str) -> None:
+    if prefix.blame is None or prefix.rate[LIMITED] == 0.0:
+        prefix.blame = Blame()
+    prefix.blame.add(blob)
+
+
+def is_cleared(prefix: Place, now: float) -> bool:
+    """Say whether what limits a prefix has turned out to be the limits of blobs in it: then it is to be opened.
+
+    To be asked when another blob was served, and when one was found to be hot; says so once.
+    """
+    blame = prefix.blame
+    if blame is None or now < blame.look_at or not blame.is_of_hot_ones(prefix.below, now):
+        return False
+    prefix.blame = None
+    return True
 
 
 def _prefix(levels: Sequence[Place], path: ScopePath) -> int:
@@ -99,10 +131,17 @@ def _climbed(levels: Sequence[Place], path: ScopePath, at: int, now: float) -> i
     return at
 
 
-def begin_hot(rate: Record, seen: Seen, now: float) -> None:
-    """Tell the record of a blob that has just been found to be hot what came through: it was no level so far."""
+def begin_hot(rate: Record, prefix: Place, blob: str, now: float) -> None:
+    """Tell the record of a blob that has just been found to be hot what came through, and is in flight.
+
+    It was no level so far. Of what the prefix has in flight the blob is taken to have its part; the answers to that are
+    to be told to its level too.
+    """
+    seen = prefix.below[blob]
     if rate[LIMITED] == 0.0:
+        asked = sum(one.asked for one in prefix.below.values())
         rate[COUNT], rate[BEGAN_AT] = seen.per_s(now), now - 1.0
+        rate[IN_FLIGHT] = max(rate[IN_FLIGHT], round(prefix.rate[IN_FLIGHT] * seen.asked / asked))
 
 
 def settle_failed(

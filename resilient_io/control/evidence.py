@@ -18,10 +18,14 @@ from typing import Final
 FADES_S: Final = 30.0
 # Members of a family that are remembered; the one that was asked for longest ago is forgotten.
 KEPT: Final = 64
+# How many that were asked for often are passed over when one is to be forgotten.
+_CHANCES: Final = 4
 # Requests of a blob from which it can be hot at all: below that its refusals say nothing of it alone.
 LEAST: Final = 10.0
-# Requests of the other blobs that must have come through for them to speak for the prefix.
+# Requests of the other blobs that must have been answered for them to say anything: if some were refused ...
 OTHERS: Final = 20.0
+# ... and if none was. A blob that is wrongly charged costs itself a little, a prefix costs all others much.
+FEW: Final = 3.0
 # Refusals of a member from which it can be an exception (control-law.md, section 4, which the next two are from too).
 _EXCEPTION: Final = 3.0
 # Among the others of a family so many must have been refused, one faded refusal each ...
@@ -60,13 +64,27 @@ def note(family: Family, name: str, now: float, *, refused: bool, answers: int =
     if seen is None:
         seen = family[name] = Seen(at_s=now, first_s=now)
         if len(family) > KEPT:
-            family.popitem(last=False)
+            _forget_one(family, now)
     else:
         family.move_to_end(name)
         seen.fade(now)
     seen.asked += answers
     seen.refused += answers * refused
     return seen
+
+
+def _forget_one(family: Family, now: float) -> None:
+    """Forget who was asked for longest ago.
+
+    One that was asked for often has another chance, or a crowd of those that are asked for once would hide a slow one.
+    """
+    for _ in range(_CHANCES):
+        name, seen = family.popitem(last=False)
+        seen.fade(now)
+        if seen.asked < LEAST:
+            return
+        family[name] = seen
+    family.popitem(last=False)
 
 
 class Whose(Enum):
@@ -115,4 +133,6 @@ def is_the_blob_s(blobs: Family, name: str, now: float) -> bool:
     others = _others(blobs, name, now)
     rest = others[:-1] if others and others[-1].refused >= 1.0 else others
     asked, refused = sum(one.asked for one in rest), sum(one.refused for one in rest)
-    return asked >= OTHERS and seen.refused > 3.0 * seen.asked * refused / asked + (0.0 if refused < 0.5 else 2.0)
+    if asked < (FEW if refused < 0.5 else OTHERS):
+        return False
+    return seen.refused > 3.0 * seen.asked * refused / asked + (0.0 if refused < 0.5 else 2.0)

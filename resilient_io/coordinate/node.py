@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, Protocol
 
-from resilient_io.control import joining, law, turns
+from resilient_io.control import blame, joining, law, turns
 from resilient_io.control.law import COUNT, IN_FLIGHT, LIMITED, TOKENS, Record
 from resilient_io.control.law_record import ASSUMED, CHALLENGE
 from resilient_io.coordinate.fleet import Job, share_of
@@ -212,6 +212,13 @@ class NodePace:
         else:
             self._stepped(now, law.on_dropped)
 
+    def give_back(self, now: float) -> None:
+        """See Pace; for all processes of the machine, in one step under the lock."""
+        if not self._is_open(now):
+            self._stepped(now, _give_back)
+            if self._rec[LIMITED] == 0.0:
+                self._reopen(now)
+
     def close(self) -> None:
         """See Pace."""
         if self._slot is not None and self._slot.is_mine():
@@ -401,6 +408,10 @@ class NodePace:
 def _add(rec: Record, now: float, sent: int, succeeded: int) -> None:
     rec[IN_FLIGHT] = max(0.0, rec[IN_FLIGHT] + sent - succeeded)
     rec[COUNT] += succeeded
+
+
+def _give_back(rec: Record, now: float) -> None:
+    blame.give_back(rec)
 
 
 def _pay(rec: Record, now: float, u: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from resilient_io.control import law
+from resilient_io.control import blame, law
 from resilient_io.control.law import LIMITED, Record
 
 # What a pace shows as its flag while nothing but its own steps can tell whether the level is open.
@@ -46,6 +46,9 @@ class Pace(Protocol):
 
     def on_dropped(self, now: float) -> None:
         """Count a request of which nothing was learnt."""
+
+    def give_back(self, now: float) -> None:
+        """Open the level: its refusals were not its own."""
 
     def close(self) -> None:
         """Give up what is held of things shared; the level is forgotten."""
@@ -88,6 +91,10 @@ class ProcessPace:
     def on_dropped(self, now: float) -> None:
         """See Pace."""
         law.on_dropped(self._rec, now)
+
+    def give_back(self, now: float) -> None:
+        """See Pace."""
+        blame.give_back(self._rec)
 
     def close(self) -> None:
         """See Pace."""

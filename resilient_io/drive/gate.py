@@ -330,6 +330,9 @@ class Gate:
         lane = permit._lane
         if permit.blob and outcome is Outcome.SUCCEEDED:
             lane.note(permit.blob, now)
+            if lane.prefix.blame is not None:
+                self._clear(lane.prefix, now)
+        hot = lane.hot_level(permit.blob) if permit.blob and lane.kin else None
         charged = lane.leaf if outcome is Outcome.SUCCEEDED else self._charged(permit, outcome, now)
         before = law.rate_per_s(charged.rate) if events.listening() else None
         if outcome is Outcome.SUCCEEDED:
@@ -340,6 +343,8 @@ class Gate:
                 lane.moved(permit.moved_bytes, now)
         else:
             self._settle_failed(lane, charged, outcome, sent_at, now)
+        if hot is not None and hot is not charged:
+            _tell_hot(hot, outcome, sent_at, now)
         if permit.reserved_bytes:
             moved_bytes = permit.moved_bytes if outcome is Outcome.SUCCEEDED else 0
             given.take(lane.leaf.given_bytes, moved_bytes - permit.reserved_bytes)
@@ -356,8 +361,18 @@ class Gate:
             return lane.levels[index]
         hot = self._table.lane(path.of_blob(blob), permit.policy, now).leaf
         hot.tell(now)
-        charging.begin_hot(hot.rate, lane.prefix.below[blob], now)
+        charging.begin_hot(hot.rate, lane.prefix, blob, now)
+        self._clear(lane.prefix, now)
         return hot
+
+    def _clear(self, prefix: Level, now: float) -> None:
+        """Open a prefix that was charged with what only a hot blob of it was refused."""
+        if charging.is_cleared(prefix, now):
+            before = law.rate_per_s(prefix.rate)
+            prefix.tell(now)
+            prefix.pace.give_back(now)
+            if events.listening():
+                self._note_change(prefix, before, now)
 
     def _settle_failed(self, lane: Lane, charged: Level, outcome: Outcome, sent_at: float, now: float) -> None:
         if outcome is Outcome.REFUSED:
@@ -461,6 +476,15 @@ class Gate:
 def _age(lane: Lane) -> line.Rank:
     first = lane.waiting[0]
     return not first.again, first.queued_at
+
+
+def _tell_hot(hot: Level, outcome: Outcome, sent_at: float, now: float) -> None:
+    """Tell the level of a hot blob of an answer to what left before it was one."""
+    hot.tell(now)
+    if outcome is Outcome.SUCCEEDED:
+        hot.pace.on_success(now, sent_at, backlog=False)
+    else:
+        hot.pace.on_dropped(now)
 
 
 def _forget(lane: Lane, waiter: AnyWaiter) -> None:

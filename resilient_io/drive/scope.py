@@ -11,6 +11,7 @@ from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Final, Protocol
 
 from resilient_io.control import budget, given, law, opening
+from resilient_io.control.blame import Blame
 from resilient_io.control.evidence import Family, note
 from resilient_io.control.flow import Flow
 from resilient_io.control.hedge import Hedging
@@ -104,6 +105,7 @@ class Level:
     told_in_flight: int = 0
     tell_at: float = -math.inf
     below: Family = field(default_factory=OrderedDict)
+    blame: Blame | None = None
     above: Level | None = None
     given_requests: given.Given = field(default_factory=given.fresh)
     given_bytes: given.Given = field(default_factory=given.fresh)
@@ -242,6 +244,14 @@ class Lane:
     def note(self, blob: str, now: float) -> None:
         """Note that a request for an object of the prefix was served."""
         note(self.prefix.below, blob, now, refused=False)
+
+    def hot_level(self, blob: str) -> Level | None:
+        """Return the level of a blob of this prefix that was found to be hot after it was asked for here."""
+        if not self.path.blob:
+            for lane in self.kin:
+                if lane.path.blob == blob:
+                    return lane.leaf
+        return None
 
     def busy(self) -> bool:
         """Say whether somebody has a permit of this lane or waits for one."""

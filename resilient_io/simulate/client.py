@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from resilient_io.control import charging, opening
 from resilient_io.control import law as law_of
+from resilient_io.control.blame import Blame, give_back
 from resilient_io.control.charging import Outcome
 from resilient_io.control.evidence import Family
 from resilient_io.control.law import Constants, Record
@@ -24,11 +25,12 @@ Waiting = TypeVar("Waiting")
 class Level:
     """The record of one level, stepped by a law."""
 
-    __slots__ = ("below", "law", "line", "rec")
+    __slots__ = ("below", "blame", "law", "line", "rec")
 
     def __init__(self, rec: Record, law: Constants, line: Line[Lane[Any]]) -> None:
         self.rec, self.law, self.line = rec, law, line
         self.below: Family = OrderedDict()
+        self.blame: Blame | None = None
 
     def is_limited(self) -> bool:
         """Say whether requests may have to wait for it."""
@@ -106,6 +108,11 @@ class Lane(Generic[Waiting]):
         charging.note_success(self.levels, self.path, blob, now)
         for level in self.levels:
             law_of.on_success(level.rec, now, sent_at, backlog=backlog, law=level.law)
+        if blob:
+            self._clear(now)
+            hot = self.client.hot(self.path.of_blob(blob)) if not self.path.blob else None
+            if hot is not None:  # it was found to be hot after this request had left
+                law_of.on_success(hot.rec, now, sent_at, backlog=False, law=hot.law)
 
     def on_refused(self, now: float, sent_at: float, u: float, said: str | None, blob: str) -> None:
         """Charge one level with a refusal."""
@@ -119,8 +126,18 @@ class Lane(Generic[Waiting]):
         if index < len(levels):
             return levels[index]
         hot = self.client.lane(path.of_blob(blob), now).levels[-1]
-        charging.begin_hot(hot.rec, levels[-2 if path.blob else -1].below[blob], now)
+        charging.begin_hot(hot.rec, self._prefix, blob, now)
+        self._clear(now)
         return hot
+
+    @property
+    def _prefix(self) -> Level:
+        return self.levels[-2 if self.path.blob else -1]
+
+    def _clear(self, now: float) -> None:
+        """Open a prefix that was charged with what only a hot blob of it was refused."""
+        if charging.is_cleared(self._prefix, now):
+            give_back(self._prefix.rec)
 
 
 class Client(Generic[Waiting]):
@@ -150,6 +167,11 @@ class Client(Generic[Waiting]):
         if hot is None or not law_of.is_limited(hot.leaf) or now - hot.leaf[law_of.REFUSED_AT] > _STALE_S:
             return self.lane(path, now)
         return hot
+
+    def hot(self, path: ScopePath) -> Level | None:
+        """Return the level of a blob that was found to be hot."""
+        lane = self._lanes.get(path)
+        return None if lane is None else lane.levels[-1]
 
     def limited(self) -> list[str]:
         """Return the keys of the levels that are limited, in the order in which they were first used."""

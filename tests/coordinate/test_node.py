@@ -40,6 +40,36 @@ def test_the_refusal_of_one_limits_all(start: Start) -> None:
     assert rec[law.LIMITED] == 1.0
 
 
+def test_what_was_not_a_level_s_own_is_given_back_for_all(start: Start) -> None:
+    """One finds that a blob is hot; the prefix that paid for it is open for all, each with its own in flight again."""
+    (one, rec), (other, other_rec) = start(NOW), start(NOW)
+    other.on_send(NOW, 0.5)
+    enter(one, NOW, others=3)
+    other.ready_at(NOW + 0.02)
+    assert (rec[law.LIMITED], other_rec[law.LIMITED]) == (1.0, 1.0)
+    one.give_back(NOW + 0.03)
+    for pace, own, in_flight in ((one, rec, 3.0), (other, other_rec, 1.0)):
+        assert pace.ready_at(NOW + 0.04) == NOW + 0.04
+        assert (own[law.LIMITED], own[law.IN_FLIGHT]) == (0.0, in_flight)
+    one.give_back(NOW + 0.05)  # nothing to do
+    enter(other, NOW + 0.06)
+    assert one.flags[one.flag_at] != 0.0
+
+
+def test_what_is_given_back_while_another_holds_the_lock_is_owed(start: Start, folder: Path) -> None:
+    (one, rec), (other, _) = start(NOW), start(NOW)
+    enter(one, NOW)
+    table = Table(folder)
+    slot = table.slot("store|bucket|train|read", NOW)
+    assert slot is not None
+    assert slot.lock()
+    one.give_back(NOW + 0.03)
+    slot.unlock()
+    one.ready_at(NOW + 0.04)
+    assert other.ready_at(NOW + 0.05) == NOW + 0.05
+    assert rec[law.LIMITED] == 0.0
+
+
 def test_an_open_level_takes_no_lock(start: Start, folder: Path) -> None:
     """Nothing is slowed down where nothing is limited: every lock is held by somebody else all the time."""
     pace, _ = start(NOW)

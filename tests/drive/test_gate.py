@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
 import time
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from resilient_io import events
-from resilient_io.control import law
+from resilient_io.control import law, law_record
 from resilient_io.control.scopes import ScopePath, label, scope_path
 from resilient_io.drive.clock import Clock, SystemClock
 from resilient_io.drive.gate import Gate, Outcome, Permit, WaitedTooLong
@@ -497,6 +498,70 @@ def test_a_prefix_whose_blobs_are_all_refused_is_slowed_itself() -> None:
     for name in ("a", "b", "c") * 4:
         gate.acquire(ACCOUNT, Policy(), blob=name).free(Outcome.REFUSED)
     assert "abfs://c@a/train (read)" in limited_scopes(gate)
+
+
+def test_the_first_refusals_of_a_hot_blob_do_not_slow_the_others_of_its_prefix_for_long() -> None:
+    """They come before anything else of the prefix was answered, so the prefix is charged; then it is given back."""
+    clock = ManualClock()
+    gate = gate_of(clock)
+    hot = [gate.acquire(ACCOUNT, Policy(), blob="hot") for _ in range(16)]
+    others = [gate.acquire(ACCOUNT, Policy(), blob=name) for name in "abcd"]
+    for permit in hot[:14]:
+        permit.free(Outcome.REFUSED)
+    assert limited_scopes(gate) == ["abfs://c@a/train (read)"]
+    seen: list[events.Event] = []
+    unsubscribe = events.subscribe(seen.append)
+    try:
+        for permit in others:
+            permit.free(Outcome.SUCCEEDED)
+    finally:
+        unsubscribe()
+    assert [(one.scope, one.reason) for one in seen if isinstance(one, events.LimitChanged)] == [
+        ("abfs://c@a/train (read)", "lifted")
+    ]
+    assert limited_scopes(gate) == []
+    before = clock.now()
+    read_blobs(gate, 50, "e")
+    assert clock.now() == before
+    for permit in hot[14:]:
+        permit.free(Outcome.REFUSED)
+    assert limited_scopes(gate) == ["abfs://c@a/train/hot (read)"]
+
+
+def test_those_who_wait_for_a_prefix_go_when_it_is_given_back() -> None:
+    async def main() -> None:
+        clock = ManualClock(auto=False)
+        gate = gate_of(clock)
+        hot = [await gate.acquire_async(ACCOUNT, Policy(), blob="hot") for _ in range(16)]
+        others = [await gate.acquire_async(ACCOUNT, Policy(), blob=name) for name in "abcd"]
+        for permit in hot:
+            permit.free(Outcome.REFUSED)
+        level(gate, ACCOUNT).rate[law.TOKENS] = -100.0
+        waiters = [asyncio.create_task(gate.acquire_async(ACCOUNT, Policy(), blob=name)) for name in "efgh"]
+        while waiting(gate) < 4:
+            await asyncio.sleep(0)
+        for permit in others:
+            permit.free(Outcome.SUCCEEDED)
+        for permit in await asyncio.gather(*waiters):
+            assert permit.waited_s == 0.0
+            permit.free()
+
+    asyncio.run(main())
+
+
+def test_what_a_hot_blob_had_in_flight_is_told_to_its_own_level() -> None:
+    """Its level began with none in flight, and judged its first refusals like those of one caller."""
+    gate = gate_of(ManualClock())
+    read_blobs(gate, 30, "hot", "a", "b")
+    hot = [gate.acquire(ACCOUNT, Policy(), blob="hot") for _ in range(20)]
+    hot[0].free(Outcome.REFUSED)
+    level = next(one for one in gate.levels() if one.key.count("hot"))
+    begun = level.rate[law.IN_FLIGHT]
+    assert begun >= 5
+    assert level.rate[law_record.ENTRY_OTHERS] == begun
+    for permit in hot[1:]:
+        permit.free(Outcome.SUCCEEDED)
+    assert level.rate[law.IN_FLIGHT] == 0
 
 
 def test_a_hot_blob_counts_into_the_semaphore_of_its_prefix() -> None:
