@@ -5,6 +5,7 @@ So a holder that was stopped blocks nobody, and one that was killed leaves nothi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import sys
@@ -53,14 +54,47 @@ class ByteLock:
         fcntl.fcntl(self._fd, _SET_LOCK, self._free)
 
 
+def take_byte(fd: int, at: int) -> bool:
+    """Take a byte if nobody else has it; whoever took it with this very file has it already."""
+    try:
+        fcntl.fcntl(fd, _SET_LOCK, _request(fcntl.F_WRLCK, at))
+    except OSError:
+        return False
+    return True
+
+
+def free_byte(fd: int, at: int) -> None:
+    """Give a byte back, taken or marked; no harm if it is neither."""
+    fcntl.fcntl(fd, _SET_LOCK, _request(fcntl.F_UNLCK, at))
+
+
+def want_byte(fd: int, at: int) -> None:
+    """Mark a byte, as many others may: the mark of one who dies is gone."""
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(fd, _SET_LOCK, _request(fcntl.F_RDLCK, at))
+
+
+def is_wanted(fd: int, at: int) -> bool:
+    """Say whether somebody else has marked a byte."""
+    return _kind_of(fcntl.fcntl(fd, _GET_LOCK, _request(fcntl.F_WRLCK, at))) != fcntl.F_UNLCK
+
+
 if sys.platform == "linux":
+    _GET_LOCK: Final = fcntl.F_OFD_GETLK
     _SET_LOCK: Final = fcntl.F_OFD_SETLK
 
     def _request(kind: int, at: int) -> bytes:
         return struct.pack("hhqqi", kind, os.SEEK_SET, at, 1, 0)
 
+    def _kind_of(answer: bytes) -> int:
+        return int(struct.unpack_from("h", answer)[0])
+
 elif fcntl is not None:
     _SET_LOCK: Final = fcntl.F_SETLK
+    _GET_LOCK: Final = fcntl.F_GETLK
 
     def _request(kind: int, at: int) -> bytes:
         return struct.pack("qqihh", at, 1, 0, kind, os.SEEK_SET)  # struct flock of macOS and the BSDs
+
+    def _kind_of(answer: bytes) -> int:
+        return int(struct.unpack_from("h", answer, 20)[0])

@@ -11,6 +11,7 @@ from resilient_io.coordinate.fleet import Job, job_of, share_of
 from resilient_io.coordinate.folder import Unusable, directory
 from resilient_io.coordinate.node import NodePace
 from resilient_io.coordinate.pace import Pace, ProcessPace
+from resilient_io.coordinate.places import NodePlaces, OwnPlaces, Places
 from resilient_io.coordinate.table import Table
 from resilient_io.policy import Policy
 
@@ -29,6 +30,9 @@ class Sharing(Protocol):
     def widen(self, pace: Pace, policy: Policy) -> None:
         """A level that is in use already meets a policy that may share it with more."""
 
+    def places(self, name: str, policy: Policy) -> Places:
+        """Return the places in flight of the scope of this name, for a policy with `max_concurrency_node`."""
+
     def share(self, policy: Policy) -> float:
         """Return the part of the fleet that this process is, above 0 to 1; 0.0 where it is not known."""
 
@@ -45,6 +49,10 @@ class ProcessSharing:
 
     def widen(self, pace: Pace, policy: Policy) -> None:
         """Do nothing: see the class."""
+
+    def places(self, name: str, policy: Policy) -> Places:
+        """Return places of this process's own."""
+        return OwnPlaces()
 
     def share(self, policy: Policy) -> float:
         """See Sharing."""
@@ -63,13 +71,13 @@ class NodeSharing:
     is logged once, and this process limits itself. Not thread-safe: the gate's lock guards it.
     """
 
-    __slots__ = ("_job", "_links", "_table", "_tried")
+    __slots__ = ("_job", "_links", "_table", "_told", "_tried")
 
     def __init__(self) -> None:
         self._job = job_of()
         self._links: dict[str, ClusterLink] = {}
         self._table: Table | None = None
-        self._tried = False
+        self._tried = self._told = False
 
     def pace(self, rec: Record, name: str, policy: Policy, now: float) -> Pace:
         """Return a shared pace where that is wanted and possible."""
@@ -91,6 +99,16 @@ class NodeSharing:
         link = self._link(policy)
         if link is not None and isinstance(pace, NodePace):
             pace.share_further(link)
+
+    def places(self, name: str, policy: Policy) -> Places:
+        """Return places of all processes of this machine; without a table, or with "process", of this one alone."""
+        table = None if policy.coordination == "process" else self._opened(wanted=policy.coordination is not None)
+        if table is not None:
+            return NodePlaces(table, name)
+        level = logging.DEBUG if self._told else logging.WARNING
+        self._told = True
+        _log.log(level, "max_concurrency_node counts this process alone: it shares no table with others")
+        return OwnPlaces()
 
     def share(self, policy: Policy) -> float:
         """See Sharing."""

@@ -221,6 +221,9 @@ class Gate:
     # -- stepping, with the lock held --------------------------------------------------------------
 
     def _send(self, permit: Permit, lane: Lane, now: float) -> None:
+        places = lane.places
+        if places is not None:
+            places.fill(permit._number, now)
         lane.open[permit._number] = weakref.ref(permit)
         lane.on_send(now, self._rng.random())
         if permit.policy.rate_per_s is not None:
@@ -243,6 +246,7 @@ class Gate:
                 return _age(owner)
             if at == math.inf or self.arm(owner, at):
                 return None
+        owner.leave_places()
         return None
 
     def send(self, owner: Lane, now: float) -> None:
@@ -308,6 +312,7 @@ class Gate:
                 self._take(sender, sender._lane, outcome, last, now)
             elif sender.lane is not None:
                 _forget(sender.lane, sender)
+                sender.lane.leave_places()
                 self._take(sender.permit, sender.lane, outcome, last, now)
             self._inbox.popleft()
 
@@ -318,7 +323,7 @@ class Gate:
             if permit.sent_at is not None:
                 self._settle(permit, outcome, permit.sent_at, now)
             if last:
-                self._free(permit, lane)
+                self._free(permit, lane, now)
         if pump and (lane.waiting or self._lines or lane.kin):
             # Those of hot blobs share the semaphore of their prefix: who has waited longest has what was given back.
             for one in sorted((one for one in lane.kin if one.waiting), key=_age) if lane.kin else ():
@@ -382,7 +387,10 @@ class Gate:
         paces = [level.pace for level in lane.levels]
         charging.settle_failed(paces, charged.pace, outcome, now, sent_at, self._rng.random())
 
-    def _free(self, permit: Permit, lane: Lane) -> None:
+    def _free(self, permit: Permit, lane: Lane, now: float) -> None:
+        places = lane.places
+        if places is not None:
+            places.free(permit._number, now)
         if lane.open.pop(permit._number, None) is not None:
             for level in lane.levels:
                 level.in_flight -= 1
@@ -391,6 +399,8 @@ class Gate:
     def _sweep(self, lane: Lane, now: float) -> None:
         """Take back the slots of permits that are gone without a word: an interrupt struck in their finalizer."""
         for number in [number for number, permit in lane.open.items() if permit() is None]:
+            if lane.places is not None:
+                lane.places.free(number, now)
             del lane.open[number]
             for level in lane.levels:
                 level.in_flight -= 1

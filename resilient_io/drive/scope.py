@@ -18,6 +18,7 @@ from resilient_io.control.hedge import Hedging
 from resilient_io.control.line import Line, Place
 from resilient_io.control.scopes import ScopePath
 from resilient_io.coordinate.pace import Pace, ProcessPace
+from resilient_io.coordinate.places import Places
 from resilient_io.coordinate.sharing import ProcessSharing, Sharing
 from resilient_io.policy import Policy
 
@@ -111,6 +112,8 @@ class Level:
     given_bytes: given.Given = field(default_factory=given.fresh)
     flow: Flow = field(default_factory=Flow)
     hedging: Hedging | None = None
+    places: Places | None = None
+    """Of all processes of the machine, where a policy bounds them."""
 
     def is_limited(self) -> bool:
         """Say whether requests may have to wait for it, whoever limits it."""
@@ -158,8 +161,10 @@ class Lane:
     waiting: deque[Waiter] = field(default_factory=deque)
     kin: list[Lane] = field(default_factory=list)
     """Lanes with the same semaphore: those of the hot blobs of a prefix, and the prefix's."""
-    kind: tuple[int, str, float] = (0, "", 1.0)
-    """What its policies have in common: `max_concurrency`, whom they share with, and `weight`."""
+    kind: tuple[int, str, float, int | None] = (0, "", 1.0, None)
+    """What its policies have in common: `max_concurrency`, whom they share with, `weight`, `max_concurrency_node`."""
+    places: Places | None = None
+    """Where its requests need a place, as those of other processes do; of the prefix."""
     place: Place[Lane] = field(init=False)
     """Where it stands while levels are limited."""
 
@@ -267,6 +272,10 @@ class Lane:
     def ready_at(self, now: float, policy: Policy) -> float:
         """Return when the next request may leave as far as the rates of all levels go, and those that were given."""
         ready = now
+        if self.places is not None:
+            ready = self.placed_at(now)
+            if ready > now:
+                return ready
         for level in self.levels:
             pace = level.pace
             if pace.flags[pace.flag_at] != 0.0:
@@ -294,7 +303,18 @@ class Lane:
         """
         if self.is_full(now):
             return self.opens_at if self.cap < self.full_cap else math.inf
-        return self.given_at(now, policy)
+        ready = self.given_at(now, policy)
+        return ready if self.places is None or ready > now else self.placed_at(now)
+
+    def placed_at(self, now: float) -> float:
+        """Return when to ask again for a place of the machine's; `now` if one is taken or none is needed."""
+        places, most = self.places, self.kind[3]
+        return now if places is None or most is None else places.ready_at(now, most)
+
+    def leave_places(self) -> None:
+        """Keep no place for callers that wait no more."""
+        if self.places is not None and not self.waiting:
+            self.places.leave()
 
 
 class ScopeTable:
@@ -310,7 +330,7 @@ class ScopeTable:
         self._limit = self._evict_above = limit
         self._sharing = sharing or ProcessSharing()
         self._levels: dict[tuple[str, bool], Level] = {}
-        self._lanes: OrderedDict[tuple[ScopePath, tuple[int, str, float]], Lane] = OrderedDict()
+        self._lanes: OrderedDict[tuple[ScopePath, tuple[int, str, float, int | None]], Lane] = OrderedDict()
         # Those in which somebody stands.
         self.lines: set[Line[Lane]] = set()
         # The one that was asked for last: most requests are followed by another one of their kind.
@@ -345,7 +365,13 @@ class ScopeTable:
         most = float(policy.max_concurrency)
         first = most if path.blob else min(most, opening.window(self._sharing.share(policy)))
         until = now + opening.FOR_S
-        return Lane(path=path, levels=levels, cap=first, full_cap=most, opens_at=until, kind=_kind(policy))
+        lane = Lane(path=path, levels=levels, cap=first, full_cap=most, opens_at=until, kind=_kind(policy))
+        if policy.max_concurrency_node is not None:
+            prefix = lane.prefix
+            if prefix.places is None:
+                prefix.places = self._sharing.places(prefix.key, policy)
+            lane.places = prefix.places
+        return lane
 
     def narrowed(self, path: ScopePath, blob: str, policy: Policy, now: float) -> ScopePath:
         """Return the path of the blob if it is known to be hot, else `path`."""
@@ -376,9 +402,16 @@ class ScopeTable:
         return levels
 
     def isolate(self) -> None:
-        """Let no level of this table touch what is shared any more: it was left over by a fork."""
+        """Let no level of this table touch what is shared any more: it was left over by a fork.
+
+        Nor keep it open: the locks of the parent would outlive it.
+        """
+        self._sharing = ProcessSharing()
         for level in self._levels.values():
             level.pace = ProcessPace(level.rate)
+            level.places = None
+        for lane in self._lanes.values():
+            lane.places = None
 
     def _level(self, key: str, policy: Policy, now: float) -> Level:
         own = policy.coordination == "process"
@@ -414,9 +447,9 @@ class ScopeTable:
         self._evict_above = max(self._limit, len(self._lanes) + (0 if gone else some))
 
 
-def _kind(policy: Policy) -> tuple[int, str, float]:
+def _kind(policy: Policy) -> tuple[int, str, float, int | None]:
     """Return what policies must have in common to share a lane.
 
     With whom a policy shares its limits and does not say is "node", where that works.
     """
-    return policy.max_concurrency, policy.coordination or "node", policy.weight
+    return policy.max_concurrency, policy.coordination or "node", policy.weight, policy.max_concurrency_node

@@ -64,6 +64,13 @@ class Policy:
     """Retries that a scope may make before its first success, and the most it saves; >= 0, default 10."""
     max_concurrency: int = _field(64, checks.whole(1))
     """Requests in flight per scope, class of operation and process; >= 1, default 64, "checkpoint" 32."""
+    max_concurrency_node: int | None = _field(None, checks.or_none(checks.whole(1)))
+    """Requests in flight per scope and class of operation over all processes of this machine; >= 1, default None.
+
+    For what a machine can bear: memory, sockets, a link. It counts what policies with this field have in flight;
+    `max_concurrency` holds for each process beside it. A killed process's requests are given back at once. With
+    coordination="process", and where processes cannot share a table, each process counts its own, with one warning.
+    """
     weight: float = _field(1.0, checks.between(0.1, 10.0))
     """What the callers of this policy get, relative to those of others, where a limit makes both wait.
 

@@ -67,6 +67,17 @@ def test_busy_nodes_come_to_equal_parts_for_each_process() -> None:
     assert double == pytest.approx(2.0 * one, rel=0.02)
 
 
+def test_a_node_whose_callers_weigh_three_times_as_much_got_no_more_than_the_others() -> None:
+    """What is divided goes by weight; what part of the cluster it is goes by processes still."""
+    heavy = entry_of(limited(50.0), NOW, 2.0, True, weight=3.0)
+    light = entry_of(limited(50.0), NOW, 2.0, True)
+    assert transfer(light, sums_of([heavy]), 0.0) == pytest.approx(-12.5)  # half of the way to a quarter
+    assert transfer(heavy, sums_of([light]), 12.5) == pytest.approx(12.5)
+    assert heavy.members == light.members
+    idle = entry_of(limited(50.0, came=1.0), NOW, 2.0, False, weight=3.0)
+    assert idle.wanting == 0.0
+
+
 def test_the_sum_stays_as_it_is() -> None:
     """However the nodes take turns, and however far apart they begin."""
     chance = random.Random(1)
