@@ -49,13 +49,16 @@ class Job:
         }
         self.processes: list[subprocess.Popen[str]] = []
 
-    def add(self, operations: int, *, threads: int = 2, action: str = "", before: Sequence[str] = ()) -> None:
+    def add(
+        self, operations: int, *, threads: int = 2, action: str = "", before: Sequence[str] = (), **environment: str
+    ) -> None:
         """Start a process, and wait until it has imported all."""
         rank = f"p{len(self.processes)}"
         arguments = [self.server.url, rank, str(threads), str(operations), *([action] if action else [])]
         pipe: Any = subprocess.PIPE
         command = [*before, sys.executable, str(WORKER), *arguments]
-        process = subprocess.Popen(command, env=self._environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        environment = {**self._environment, **environment}
+        process = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
         self.processes.append(process)
         line = process.stdout.readline()  # type: ignore[union-attr]
         assert line == "ready\n", process.communicate()[1]
@@ -136,6 +139,12 @@ def per_s(log: Sequence[Exchange], start_s: float, end_s: float) -> float:
     return sum(start_s <= one.start_s < end_s for one in served(log)) / (end_s - start_s)
 
 
+def counted(log: Sequence[Exchange], ranks: range) -> Counter[str]:
+    """How often each object of some processes was served."""
+    own = tuple(f"train/p{rank}-" for rank in ranks)
+    return Counter(one.key for one in served(log) if one.key.startswith(own))
+
+
 def now_at(server: FaultServer) -> float:
     """The time of the server's log."""
     return max((one.start_s for one in server.log()), default=0.0)
@@ -157,7 +166,27 @@ def test_a_third_of_the_processes_is_killed_and_the_rest_finish_at_the_rate(star
     assert [job.done(rank) for rank in range(4)] == [110] * 4
     log = job.server.log()
     assert per_s(log, killed_s + 2.0, killed_s + 3.0) >= 0.65 * CEILING_PER_S
-    got = Counter(one.key for one in served(log) if one.key[:8] in {f"train/p{rank}" for rank in range(4)})
+    got = counted(log, range(4))
+    assert len(got) == 440
+    assert set(got.values()) == {1}
+
+
+def test_a_third_is_killed_in_two_pid_namespaces(start: Start) -> None:
+    """One of each: nobody can ask whether a process of the other one lives, and nobody needs to."""
+    job, apart = start(), unshared()
+    for number in range(6):
+        job.add(110 if number < 4 else 250, before=apart if number % 2 else ())
+    job.begin()
+    wait_for(lambda: len(served(job.server.log())) >= 2 * CEILING_PER_S)
+    for process in job.processes[4:]:
+        process.send_signal(signal.SIGKILL)
+    killed_s = now_at(job.server)
+    assert [job.done(rank) for rank in range(4)] == [110] * 4
+    log = job.server.log()
+    late = [one for one in log if one.start_s > killed_s + 0.5]
+    assert not counted(late, range(4, 6))
+    assert per_s(log, killed_s + 2.0, killed_s + 3.0) >= 0.65 * CEILING_PER_S
+    got = counted(log, range(4))
     assert len(got) == 440
     assert set(got.values()) == {1}
 
@@ -178,7 +207,7 @@ def test_a_process_that_is_stopped_with_the_lock_holds_nobody_up(start: Start) -
     """The others decide alone meanwhile, and nothing is lost."""
     job = start()
     for _ in range(4):
-        job.add(80)
+        job.add(120)
     job.begin()
     wait_for(lambda: job.slot.is_limited())
     path = scope_of_url("s3://bucket/train/x", op="get", policy=Policy(), endpoint=job.server.url)
@@ -191,17 +220,57 @@ def test_a_process_that_is_stopped_with_the_lock_holds_nobody_up(start: Start) -
             assert holder.stdout.readline() == "held\n"
             holder.send_signal(signal.SIGSTOP)
             stopped_s = now_at(job.server)
-            assert [job.done(rank) for rank in range(4)] == [80] * 4
+            assert [job.done(rank) for rank in range(4)] == [120] * 4
         finally:
             holder.kill()
-    assert per_s(job.server.log(), stopped_s + 0.2, stopped_s + 1.2) >= 0.4 * CEILING_PER_S
+    log = job.server.log()
+    assert per_s(log, stopped_s + 0.2, stopped_s + 1.2) >= 0.4 * CEILING_PER_S
+    assert per_s(log, stopped_s + 2.0, stopped_s + 3.0) >= 0.65 * CEILING_PER_S
+    got = counted(log, range(4))
+    assert len(got) == 480
+    assert set(got.values()) == {1}
     assert "Traceback" not in "".join(job.end())
+
+
+def test_a_process_that_is_stopped_for_a_second_goes_on_where_it_was(start: Start) -> None:
+    """The others have what it leaves, and its requests are sent when it goes on: none is lost, none sent twice."""
+    job = start()
+    for _ in range(3):
+        job.add(100)
+    job.begin()
+    wait_for(lambda: job.slot.is_limited())
+    job.processes[0].send_signal(signal.SIGSTOP)
+    stopped_s = now_at(job.server)
+    wait_for(lambda: now_at(job.server) >= stopped_s + 1.5)
+    job.processes[0].send_signal(signal.SIGCONT)
+    assert [job.done(rank) for rank in range(3)] == [100] * 3
+    log = job.server.log()
+    assert per_s(log, stopped_s + 0.5, stopped_s + 1.5) >= 0.5 * CEILING_PER_S
+    got = counted(log, range(3))
+    assert len(got) == 300
+    assert set(got.values()) == {1}
+
+
+def test_a_process_of_weight_three_gets_three_times_as_much(start: Start) -> None:
+    """While both wait; then the light one has all."""
+    job = start()
+    job.add(240, threads=4, RESILIENT_IO_WEIGHT="3")
+    job.add(240, threads=4, RESILIENT_IO_WEIGHT="1")
+    job.begin()
+    assert [job.done(rank) for rank in range(2)] == [240, 240]
+    log = served(job.server.log())
+    last_s = max(one.start_s for one in log if one.key.startswith("train/p0-"))
+    both = [one for one in log if last_s - 2.0 <= one.start_s < last_s - 0.1]
+    got = Counter(one.key[:8] for one in both)
+    print(got)
+    assert per_s(log, last_s + 0.3, last_s + 1.3) >= 0.65 * CEILING_PER_S
+    assert 2.0 <= got["train/p0"] / got["train/p1"] <= 4.0
 
 
 def unshared() -> list[str]:
     """The command that gives a process PIDs of its own; skips where that is not permitted."""
     found = shutil.which("unshare")
-    for options in (["--pid", "--fork"], ["--user", "--map-root-user", "--pid", "--fork"]):
+    for options in (["--pid", "--kill-child"], ["--user", "--map-root-user", "--pid", "--kill-child"]):
         if found and subprocess.run([found, *options, "true"], capture_output=True, check=False).returncode == 0:
             return [found, *options]
     pytest.skip("unshare --pid is not permitted here")
