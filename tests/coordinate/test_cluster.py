@@ -147,6 +147,19 @@ def test_busy_nodes_come_to_equal_parts_for_each_process(start: Start) -> None:
     assert double == pytest.approx(100.0, rel=0.05)
 
 
+def test_a_node_of_heavy_callers_got_no_more_than_one_of_light_ones(start: Start) -> None:
+    """They ask by their weight, and so does their machine."""
+    heavy, light = start("a"), start("b")
+    for node in (heavy, light):
+        node.limit(40.0)
+    for _ in range(20):
+        for step in range(20):
+            heavy.paces[0].ready_at(heavy.clock.now + step * 0.02, 3.0)
+        run([heavy, light], 1)
+    assert heavy.rate == pytest.approx(60.0, rel=0.08)
+    assert light.rate == pytest.approx(20.0, rel=0.15)
+
+
 def test_what_an_idle_node_leaves_the_busy_one_gets(start: Start) -> None:
     idle, busy = start("a"), start("b")
     idle.limit(50.0, busy=False)
