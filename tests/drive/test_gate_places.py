@@ -129,3 +129,9 @@ def test_a_process_that_shares_nothing_says_so_once(
         gate.acquire(TRAIN, alone, deadline_at=gate.clock.now() + 0.005)
     for permit in permits:
         permit.free()
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, "4"])
+def test_a_bound_that_is_no_number_of_requests_is_an_error(value: object) -> None:
+    with pytest.raises(ValueError, match=r"max_concurrency_node must be a whole number of at least 1, or None, not "):
+        Policy(max_concurrency_node=value)  # type: ignore[arg-type]
