@@ -6,12 +6,14 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from resilient_io.control import law
 from resilient_io.control.scopes import ScopePath, scope_path
+from resilient_io.coordinate.sharing import NodeSharing
 from resilient_io.drive.clock import SystemClock
 from resilient_io.drive.gate import Gate, Outcome
 from resilient_io.policy import Policy
@@ -33,11 +35,20 @@ def limit(gate: Gate, path: ScopePath) -> None:
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timers")
-@pytest.mark.parametrize("limited", [False, True], ids=["one prefix", "five prefixes of a limited account"])
-def test_interrupts_at_any_step_lose_no_permit_and_block_nobody(limited: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("limited", "policy"),
+    [(False, POLICY), (True, POLICY), (False, Policy(max_concurrency=8, max_concurrency_node=3))],
+    ids=["one prefix", "five prefixes of a limited account", "one prefix, by places of the machine"],
+)
+def test_interrupts_at_any_step_lose_no_permit_and_block_nobody(
+    limited: bool, policy: Policy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "limits").mkdir(mode=0o700)
+    monkeypatch.setenv("RESILIENT_IO_COORD_DIR", str(tmp_path / "limits"))
     # One that strikes in a finalizer is told to this hook, and the next one could strike in it.
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
-    gate, rng, stop = Gate(SystemClock(), Random(7)), Random(3), threading.Event()
+    sharing = NodeSharing() if policy is not POLICY else None
+    gate, rng, stop = Gate(SystemClock(), Random(7), sharing), Random(3), threading.Event()
     paths = [prefix(number if limited else 0) for number in range(5)]
     outcome = Outcome.DROPPED if limited else Outcome.SUCCEEDED  # which leaves a rate as it is
     if limited:
@@ -45,7 +56,7 @@ def test_interrupts_at_any_step_lose_no_permit_and_block_nobody(limited: bool, m
 
     def work(number: int) -> None:
         while not stop.is_set():
-            gate.acquire(paths[number], POLICY).free(outcome)
+            gate.acquire(paths[number], policy).free(outcome)
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -62,7 +73,7 @@ def test_interrupts_at_any_step_lose_no_permit_and_block_nobody(limited: bool, m
                 # Again and again, because one that strikes in a finalizer is swallowed by Python.
                 signal.setitimer(signal.ITIMER_REAL, 0.0001 + rng.random() * 0.001, 0.02)
                 while time.monotonic() < end:
-                    gate.acquire(paths[0], POLICY).free(outcome)
+                    gate.acquire(paths[0], policy).free(outcome)
             except KeyboardInterrupt:
                 struck += 1
             finally:
@@ -77,7 +88,7 @@ def test_interrupts_at_any_step_lose_no_permit_and_block_nobody(limited: bool, m
     assert not any(one.is_alive() for one in others), "a thread hangs"
     # Whatever an interrupt left half done is finished by those who come after.
     for path in set(paths):
-        held = [gate.acquire(path, POLICY, deadline_at=time.monotonic() + 20) for _ in range(3)]
+        held = [gate.acquire(path, policy, deadline_at=time.monotonic() + 20) for _ in range(3)]
         assert sum(lane.in_flight for lane in gate.lanes()) == 3
         for permit in held:
             permit.free()
