@@ -227,6 +227,19 @@ def test_switch_that_is_on_changes_nothing(set_env: SetEnv, text: str) -> None:
     assert resolve() == Policy()
 
 
+def test_a_weight_may_come_from_every_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RESILIENT_IO_WEIGHT", "0.5")
+    policy.reload()
+    assert resolve().weight == resolve("checkpoint").weight == 0.5
+    configure(weight=2)
+    assert resolve().weight == 2.0
+    assert resolve({"weight": 3}).weight == Policy.from_json('{"weight": 3}').weight == 3.0
+    monkeypatch.setenv("RESILIENT_IO_WEIGHT", "11")
+    with pytest.raises(ValueError, match=r"RESILIENT_IO_WEIGHT: weight must be a number from 0\.1 to 10, not 11"):
+        policy.reset()
+        resolve()
+
+
 def test_environment_is_read_at_configure_and_reload_only(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve()
     monkeypatch.setenv("RESILIENT_IO_MAX_ATTEMPTS", "3")

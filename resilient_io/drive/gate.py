@@ -28,12 +28,13 @@ from collections.abc import Iterator, MutableSequence
 from threading import get_ident
 from typing import Final
 
-from resilient_io import events
-from resilient_io.control import budget, charging, given, law, line
+from resilient_io.control import given, line
 from resilient_io.control.charging import Outcome as Outcome
-from resilient_io.control.scopes import ScopePath, label
+from resilient_io.control.scopes import ScopePath
 from resilient_io.coordinate.sharing import Sharing
+from resilient_io.drive.answering import Answers
 from resilient_io.drive.clock import Clock
+from resilient_io.drive.permit import Permit as Permit
 from resilient_io.drive.scope import Lane, Level, ScopeTable, Waiter
 from resilient_io.drive.waiters import AnyWaiter, TaskWaiter, ThreadWaiter
 from resilient_io.policy import Policy
@@ -48,52 +49,6 @@ class WaitedTooLong(Exception):
     """Raised by a wait for a permit that reached the caller's deadline; the caller turns it into its own error."""
 
 
-class Permit:
-    """The right to have one request in flight; settle it once, free it once.
-
-    `settle` tells the law how the request ended, `free` gives the slot back. Both are idempotent,
-    thread-safe, and safe in a finalizer. A permit that is lost without having been freed (a
-    KeyboardInterrupt can strike between any two steps) comes back with the next admission.
-    """
-
-    __slots__ = (
-        "__weakref__", "_gate", "_lane", "_number", "_open", "blob", "charge", "moved_bytes", "policy",
-        "reserved_bytes", "sent_at", "waited_s",
-    )  # fmt: skip
-
-    def __init__(self, gate: Gate, lane: Lane, policy: Policy, sent_at: float, waited_s: float = 0.0) -> None:
-        self._gate = gate
-        self._lane = lane
-        self._number = next(gate._numbers)
-        self._open = True
-        self.policy = policy
-        self.sent_at: float | None = sent_at
-        self.waited_s = waited_s
-        # Whose limit was passed, where the service says so: "account"; else it is taken for the prefix's.
-        self.charge: str | None = None
-        # What its body holds, as far as that is known when it is settled.
-        self.moved_bytes = 0
-        # What was taken for it from a given rate of bytes, before anybody knew.
-        self.reserved_bytes = 0.0
-        # The object that is asked for, where objects have limits of their own.
-        self.blob = ""
-
-    def settle(self, outcome: Outcome) -> None:
-        """Tell every level of the scope how the request ended."""
-        self._gate._answer(self, outcome, last=False)
-
-    def free(self, outcome: Outcome = Outcome.DROPPED) -> None:
-        """Give the slot back and let the next caller go; `outcome` counts if the permit is not settled yet."""
-        if self._open:
-            self._gate._answer(self, outcome, last=True)
-
-    def __del__(self) -> None:
-        # No lock here: the collector may run while this very thread holds it.
-        # It may not even be made: an interrupt strikes in __init__ too.
-        if getattr(self, "_open", False):
-            self._gate._inbox.append((self, Outcome.DROPPED, True))
-
-
 class Gate:
     """Admission for one process. Safe in any thread and any number of event loops."""
 
@@ -106,9 +61,10 @@ class Gate:
         self._owner = 0
         self._numbers = itertools.count()
         self._inbox: deque[tuple[Permit | AnyWaiter, Outcome, bool]] = deque()
-        self._news: deque[events.LimitChanged] = deque()
         self._table = ScopeTable(sharing=sharing)
         self._lines = self._table.lines
+        self._answers = Answers(self._table, rng)
+        self._news = self._answers.news
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -289,7 +245,7 @@ class Gate:
                 now = self.clock.now()
                 if self._inbox:
                     self._read_inbox(now)
-                self._take(permit, permit._lane, outcome, last, now)
+                self._take(permit, permit.lane, outcome, last, now)
         if self._inbox or self._news:
             self._drain()
 
@@ -303,13 +259,13 @@ class Gate:
                 self._owner = me
                 self._read_inbox(self.clock.now())
         while self._news:
-            self._tell()
+            self._answers.tell()
 
     def _read_inbox(self, now: float) -> None:
         while self._inbox:
             sender, outcome, last = self._inbox[0]
             if isinstance(sender, Permit):
-                self._take(sender, sender._lane, outcome, last, now)
+                self._take(sender, sender.lane, outcome, last, now)
             elif sender.lane is not None:
                 _forget(sender.lane, sender)
                 sender.lane.leave_places()
@@ -321,7 +277,7 @@ class Gate:
     ) -> None:
         if permit is not None:
             if permit.sent_at is not None:
-                self._settle(permit, outcome, permit.sent_at, now)
+                self._answers.settle(permit, outcome, permit.sent_at, now)
             if last:
                 self._free(permit, lane, now)
         if pump and (lane.waiting or self._lines or lane.kin):
@@ -330,67 +286,9 @@ class Gate:
                 line.pump(one.place, now, self)
             line.pump(lane.place, now, self)
 
-    def _settle(self, permit: Permit, outcome: Outcome, sent_at: float, now: float) -> None:
-        permit.sent_at = None
-        lane = permit._lane
-        if permit.blob and outcome is Outcome.SUCCEEDED:
-            lane.note(permit.blob, now)
-            if lane.prefix.blame is not None:
-                self._clear(lane.prefix, now)
-        hot = lane.hot_level(permit.blob) if permit.blob and lane.kin else None
-        charged = lane.leaf if outcome is Outcome.SUCCEEDED else self._charged(permit, outcome, now)
-        before = law.rate_per_s(charged.rate) if events.listening() else None
-        if outcome is Outcome.SUCCEEDED:
-            policy = permit.policy
-            lane.on_success(now, sent_at)
-            budget.on_success(charged.budget, policy.retry_budget, policy.retry_budget_burst)
-            if permit.moved_bytes:
-                lane.moved(permit.moved_bytes, now)
-        else:
-            self._settle_failed(lane, charged, outcome, sent_at, now)
-        if hot is not None and hot is not charged:
-            _tell_hot(hot, outcome, sent_at, now)
-        if permit.reserved_bytes:
-            moved_bytes = permit.moved_bytes if outcome is Outcome.SUCCEEDED else 0
-            given.take(lane.leaf.given_bytes, moved_bytes - permit.reserved_bytes)
-        if before is not None:
-            self._note_change(charged, before, now)
-
-    def _charged(self, permit: Permit, outcome: Outcome, now: float) -> Level:
-        """Return the level to charge: that of a blob which has just been found to be hot is made."""
-        lane, path, blob = permit._lane, permit._lane.path, permit.blob
-        for level in lane.levels:
-            level.tell(now)
-        index = charging.whose(lane.levels, path, permit.charge, outcome, blob, now)
-        if index < len(lane.levels):
-            return lane.levels[index]
-        hot = self._table.lane(path.of_blob(blob), permit.policy, now).leaf
-        hot.tell(now)
-        charging.begin_hot(hot.rate, lane.prefix, blob, now)
-        self._clear(lane.prefix, now)
-        return hot
-
-    def _clear(self, prefix: Level, now: float) -> None:
-        """Open a prefix that was charged with what only a hot blob of it was refused."""
-        if charging.is_cleared(prefix, now):
-            before = law.rate_per_s(prefix.rate)
-            prefix.tell(now)
-            prefix.pace.give_back(now)
-            if events.listening():
-                self._note_change(prefix, before, now)
-
-    def _settle_failed(self, lane: Lane, charged: Level, outcome: Outcome, sent_at: float, now: float) -> None:
-        if outcome is Outcome.REFUSED:
-            lane.prefix.flow.forget()
-        for level in lane.levels:
-            level.tally.count(outcome)
-        paces = [level.pace for level in lane.levels]
-        charging.settle_failed(paces, charged.pace, outcome, now, sent_at, self._rng.random())
-
     def _free(self, permit: Permit, lane: Lane, now: float) -> None:
-        places = lane.places
-        if places is not None:
-            places.free(permit._number, now)
+        if lane.places is not None:
+            lane.places.free(permit._number, now)
         if lane.open.pop(permit._number, None) is not None:
             for level in lane.levels:
                 level.in_flight -= 1
@@ -407,32 +305,6 @@ class Gate:
                 level.tell(now)
                 level.tally.dropped += 1
                 level.pace.on_dropped(now)
-
-    # -- telling -----------------------------------------------------------------------------------
-
-    def _note_change(self, level: Level, before: float, now: float) -> None:
-        """Keep the news that a limit was entered, cut or lifted; its slow growth is none."""
-        after = law.rate_per_s(level.rate)
-        if before == after or (after > before and after != math.inf):
-            return
-        reason = "lifted" if after == math.inf else "entered" if before == math.inf else "cut"
-        self._news.append(
-            events.LimitChanged(
-                at_s=now,
-                scope=label(level.key),
-                rate_per_s=None if after == math.inf else after,
-                previous_rate_per_s=None if before == math.inf else before,
-                reason=reason,
-            )
-        )
-
-    def _tell(self) -> None:
-        """Emit one piece of news; outside the lock, because an observer may do anything."""
-        try:
-            event = self._news.popleft()
-        except IndexError:
-            return
-        events.emit(event)
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -486,15 +358,6 @@ class Gate:
 def _age(lane: Lane) -> line.Rank:
     first = lane.waiting[0]
     return not first.again, first.queued_at
-
-
-def _tell_hot(hot: Level, outcome: Outcome, sent_at: float, now: float) -> None:
-    """Tell the level of a hot blob of an answer to what left before it was one."""
-    hot.tell(now)
-    if outcome is Outcome.SUCCEEDED:
-        hot.pace.on_success(now, sent_at, backlog=False)
-    else:
-        hot.pace.on_dropped(now)
 
 
 def _forget(lane: Lane, waiter: AnyWaiter) -> None:

@@ -112,6 +112,18 @@ def test_a_preset_beside_another_one_gets_its_weight(
     assert got["checkpoint"] / got["training"] == pytest.approx(weight, rel=0.1)
 
 
+@pytest.mark.parametrize("weight", [3.0, 0.5])
+def test_a_preset_beside_that_of_another_process_gets_its_weight(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, weight: float
+) -> None:
+    monkeypatch.setenv("RESILIENT_IO_COORD_DIR", str(folder))
+    monkeypatch.setattr(sys.modules[__name__], "WEIGHTS", {"checkpoint": weight})
+    saves, reads = asyncio.run(play([{"checkpoint": 8}, {"training": 40}], folder))
+    print(saves, reads)
+    assert sum(saves.values()) + sum(reads.values()) >= 0.9 * RATE_PER_S * SECONDS
+    assert saves["checkpoint"] / reads["training"] == pytest.approx(weight, rel=0.1)
+
+
 def test_a_process_that_saves_beside_those_that_read_gets_its_turn(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
