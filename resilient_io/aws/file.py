@@ -18,11 +18,12 @@ from resilient_io.drive.ahead import reads_ahead, stop_reading_ahead
 from resilient_io.drive.first import First
 from resilient_io.drive.forked import CarefulFile
 from resilient_io.drive.guard import guard_file
+from resilient_io.drive.lines import ReadsLines
 from resilient_io.drive.publishing import PublishedWhole
 from resilient_io.errors import GiveUp, ObjectChanged
 
 
-class ResilientS3File(PublishedWhole, Writing, CarefulFile, S3File):  # type: ignore[misc]  # s3fs is untyped
+class ResilientS3File(PublishedWhole, ReadsLines, Writing, CarefulFile, S3File):  # type: ignore[misc]  # s3fs is untyped
     """s3fs's file; `first` are the bytes that opening it brought, which save the HEAD.
 
     A file open for reading that a fork hands to a child goes on there at its position. One open for

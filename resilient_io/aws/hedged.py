@@ -1,7 +1,7 @@
 """A GET of S3 that is sent a second time where its answer is late: for filesystems with the body, for clients without.
 
-A filesystem's read is raced until its whole body is here if that is small. A client's `get_object` is raced until its
-headers are: its body is the caller's.
+A filesystem's read is raced until its whole body is here if that is small. A client's `get_object`, and the parts of a
+managed download, are raced until their headers are: who reads the body is not known here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PIECE_BYTES: Final = 2**18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Came:
-    """What one of the two requests brought; `permit` is that of the second one, the first has left its own."""
+    """What one of the two requests brought; `permit` is None for one whose permit is free, or left elsewhere."""
 
     answer: Answer
     call: Call | None = None
@@ -100,9 +100,7 @@ async def answer_or_whole(
 
     async def second() -> _Came:
         with second_request(runtime(), policy) as its_hold:
-            answer = await _with_small_body(await ask(), policy)
-            permit, its_hold.permit = its_hold.permit, None
-            return _Came(answer=answer, permit=permit, call=_call_of(its_hold))
+            return _with_permit(await _with_small_body(await ask(), policy), its_hold)
 
     hedge = _hedge(client, request, policy)
     came = await first_of_tasks(hedge, first, second, drop=_Came.drop, is_whole=lambda each: each.is_whole)
@@ -149,6 +147,35 @@ def answer_in_threads(client: Any, call: Call, request: Mapping[str, Any]) -> tu
     hedge = _hedge(client, request, call.policy)
     came = first_of_threads(hedge, first, second, drop=_Came.drop)
     return came.answer, came.call or call
+
+
+def part_in_threads(client: Any, request: Mapping[str, Any], policy: Policy) -> tuple[Any, BodyHold]:
+    """Return the sooner of two answers to one GET of a managed download, and what holds its permit."""
+
+    def first() -> _Came:
+        with hedge.first_request(), body_held() as hold:
+            return _with_permit(client.get_object(**request), hold)
+
+    def second() -> _Came:
+        with second_request(runtime(), policy) as hold:
+            return _with_permit(client.get_object(**request), hold)
+
+    hedge = _hedge(client, request, policy)
+    came = first_of_threads(hedge, first, second, drop=_Came.drop)
+    call = came.call
+    if call is None:
+        return came.answer, BodyHold(came.permit)  # switched off meanwhile
+    if call.operation.is_hedge:
+        call.take_over(hedge.operation or call.operation)
+    else:
+        _belongs_to(hedge, call)
+    return came.answer, BodyHold(came.permit, call.machine, call)
+
+
+def _with_permit(answer: Answer, hold: BodyHold) -> _Came:
+    """Take the permit out of the block that ends: it goes where the answer goes."""
+    permit, hold.permit = hold.permit, None
+    return _Came(answer=answer, permit=permit, call=_call_of(hold))
 
 
 async def answer_in_tasks(client: Any, call: Call, request: Mapping[str, Any]) -> tuple[Any, Call]:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from botocore import context as botocore_context
 from botocore.exceptions import BotoCoreError
 
-from resilient_io.aws import privates
+from resilient_io.aws import hedged, privates
 from resilient_io.aws.hardening import Hardening
 from resilient_io.aws.splice import Spliced
 from resilient_io.drive.call import Call
@@ -47,6 +47,7 @@ class _Transfer:
 
     operation: Operation
     begun_at: int
+    overlay: Mapping[str, object] | None = None
     context: Context | None = None
     holds: set[BodyHold] = field(default_factory=set)
 
@@ -108,7 +109,7 @@ def _carried(done: Hardening, name: str, stock: Callable[..., Any]) -> Callable[
         with entered(own) as operation:
             if not operation.policy(done.overlay).enabled:
                 return stock(done.client, *args, **options)
-            return _run(_Transfer(operation, len(operation.ledger)), stock, call)
+            return _run(_Transfer(operation, len(operation.ledger), done.overlay), stock, call)
 
     return carried
 
@@ -191,19 +192,28 @@ def _held_body(client: Any, transfer: _Transfer, request: Mapping[str, Any]) -> 
     from s3transfer.exceptions import RetriesExceededError
     from s3transfer.utils import S3_RETRYABLE_DOWNLOAD_ERRORS
 
-    with body_held() as held:
-        try:
-            answer = client.get_object(**request)
-        except S3_RETRYABLE_DOWNLOAD_ERRORS as error:
-            # The attempts are spent, and s3transfer would begin anew.
-            raise RetriesExceededError(error) from error
-        hold = BodyHold(held.permit, held.machine, held.call)
-        held.permit = None
+    try:
+        answer, hold = _answered(client, transfer, request)
+    except S3_RETRYABLE_DOWNLOAD_ERRORS as error:
+        # The attempts are spent, and s3transfer would begin anew.
+        raise RetriesExceededError(error) from error
     if not isinstance(hold.call, Call):
         return answer  # switched off meanwhile
     part = _Part(transfer=transfer, hold=hold)
     transfer.holds.add(hold)
     return Spliced(client, hold.call, request, part).begin(answer)
+
+
+def _answered(client: Any, transfer: _Transfer, request: Mapping[str, Any]) -> tuple[Any, BodyHold]:
+    """Return the answer to the GET of one part, and what holds its permit."""
+    policy = transfer.operation.policy(transfer.overlay)
+    if policy.hedge:
+        return hedged.part_in_threads(client, request, policy)
+    with body_held() as held:
+        answer = client.get_object(**request)
+        hold = BodyHold(held.permit, held.machine, held.call)
+        held.permit = None
+    return answer, hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

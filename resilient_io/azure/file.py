@@ -22,10 +22,11 @@ from resilient_io.drive.ahead import reads_ahead, stop_reading_ahead
 from resilient_io.drive.first import First
 from resilient_io.drive.forked import CarefulFile
 from resilient_io.drive.guard import guard_file
+from resilient_io.drive.lines import ReadsLines
 from resilient_io.drive.publishing import PublishedWhole
 
 
-class ResilientAzureBlobFile(PublishedWhole, Writing, CarefulFile, AzureBlobFile):  # type: ignore[misc]  # adlfs is untyped
+class ResilientAzureBlobFile(PublishedWhole, ReadsLines, Writing, CarefulFile, AzureBlobFile):  # type: ignore[misc]  # adlfs is untyped
     """adlfs's file; `first` are the bytes that opening it brought, which save the HEAD.
 
     All bytes that it reads are of one version of the blob: ObjectChanged is raised when it is

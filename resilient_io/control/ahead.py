@@ -12,8 +12,9 @@ LEAST_BYTES: Final = 256 * 2**10
 #: What is fetched when a reader first goes on behind what it has; a shard's index or header is no longer than that.
 FIRST_WINDOW_BYTES: Final = 8 * 2**20
 _GROWTH: Final = 4
-# tarfile reads the last byte before a header again.
-_BACK_BYTES: Final = 1024
+# Lines are found in pieces of 64 KiB, and what reads on behind a line reads the rest of its piece again; tarfile reads
+# the last byte before a header again.
+_BACK_BYTES: Final = 64 * 2**10
 
 
 @dataclass(slots=True, kw_only=True)

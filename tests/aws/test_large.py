@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import aiobotocore.session
 import boto3
 import pytest
 from boto3.s3.transfer import TransferConfig
@@ -192,13 +193,28 @@ def _got(fs: Any, target: Path, block_bytes: int) -> bytes:
     return data
 
 
+def _ranges(fs: Any, size_bytes: int) -> bytes:
+    starts = [number * size_bytes // 8 for number in range(8)]
+    paths = ["big/moving"] * 8
+    return b"".join(fs.cat_ranges(paths, starts, [*starts[1:], None], max_gap=-1, on_error="raise"))
+
+
+async def _read_by_aiobotocore(store: FaultServer) -> bytes:
+    async with aiobotocore.session.get_session().create_client("s3", endpoint_url=store.url) as client:
+        answer = await resilient_io.harden(client, POLICY).get_object(Bucket="big", Key="moving")
+        return b"".join([piece async for piece in answer["Body"].iter_chunks(100_000)])
+
+
 _TRANSFER = TransferConfig(multipart_threshold=MIB, multipart_chunksize=MIB)
 
 
 @pytest.mark.parametrize(
     "size_bytes", [2 * MIB, pytest.param(60 * MIB, marks=pytest.mark.soak)], ids=["2-MiB", "60-MiB"]
 )
-@pytest.mark.parametrize("read", ["cat_file", "get_file", "open", "open_whole", "download_file"])
+@pytest.mark.parametrize(
+    "read",
+    ["cat_file", "cat_ranges", "get_file", "open", "open_whole", "lines", "download_file", "get_object", "aiobotocore"],
+)
 def test_a_read_during_overwrites_is_never_of_two_versions(
     store: FaultServer, tmp_path: Path, size_bytes: int, read: str
 ) -> None:
@@ -211,7 +227,11 @@ def test_a_read_during_overwrites_is_never_of_two_versions(
         "get_file": lambda: _got(fs, target, block_bytes),
         "open": lambda: _opened(fs, block_bytes),
         "open_whole": lambda: fs.open("big/moving", block_size=block_bytes).read(),
+        "cat_ranges": lambda: _ranges(fs, size_bytes),
+        "lines": lambda: b"".join(fs.open("big/moving", block_size=block_bytes)),
         "download_file": lambda: _downloaded(client, target),
+        "get_object": lambda: b"".join(client.get_object(Bucket="big", Key="moving")["Body"].iter_chunks(100_000)),
+        "aiobotocore": lambda: asyncio.run(_read_by_aiobotocore(store)),
     }
     whole = 0
     with _overwritten(store, size_bytes):

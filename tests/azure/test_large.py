@@ -183,28 +183,44 @@ def _got(fs: Any, path: str, target: Path) -> bytes:
     return data
 
 
+def _ranges(fs: Any, path: str, size_bytes: int) -> bytes:
+    starts = [number * size_bytes // 8 for number in range(8)]
+    return b"".join(fs.cat_ranges([path] * 8, starts, [*starts[1:], None], max_gap=-1, on_error="raise"))
+
+
+async def _read_by_aio(*where: str, **sizes: Any) -> bytes:
+    from azure.storage.blob.aio import ContainerClient
+
+    client = ContainerClient.from_connection_string(*where, **sizes, **resilient_io.azure.client_kwargs(aio=True))
+    async with client:
+        stream = await client.download_blob("moving", max_concurrency=4)
+        data: bytes = await stream.readall()
+        return data
+
+
 @pytest.mark.parametrize(
     "size_bytes", [2 * MIB, pytest.param(60 * MIB, marks=pytest.mark.soak)], ids=["2-MiB", "60-MiB"]
 )
-@pytest.mark.parametrize("read", ["cat_file", "get_file", "open", "open_whole", "readall"])
+@pytest.mark.parametrize(
+    "read", ["cat_file", "cat_ranges", "get_file", "open", "open_whole", "lines", "readall", "aio"]
+)
 def test_a_read_during_overwrites_is_never_of_two_versions(
     make_fs: Callable[..., Any], box: Any, azure_store: Any, tmp_path: Path, size_bytes: int, read: str
 ) -> None:
     from azure.storage.blob import ContainerClient
 
     fs, path = make_fs(blocksize=size_bytes // 8), f"{azure_store.container}/moving"
-    client = ContainerClient.from_connection_string(
-        azure_store.account.connection_string,
-        azure_store.container,
-        max_single_get_size=size_bytes // 8,
-        max_chunk_get_size=size_bytes // 8,
-        **resilient_io.azure.client_kwargs(),
-    )
+    where = (azure_store.account.connection_string, azure_store.container)
+    sizes: dict[str, Any] = {"max_single_get_size": size_bytes // 8, "max_chunk_get_size": size_bytes // 8}
+    client = ContainerClient.from_connection_string(*where, **sizes, **resilient_io.azure.client_kwargs())
     reads: dict[str, Callable[[], bytes]] = {
         "cat_file": lambda: fs.cat_file(path),
         "get_file": lambda: _got(fs, path, tmp_path / "local"),
         "open": lambda: _opened(fs, path),
         "open_whole": lambda: fs.open(path).read(),
+        "cat_ranges": lambda: _ranges(fs, path, size_bytes),
+        "lines": lambda: b"".join(fs.open(path)),
+        "aio": lambda: asyncio.run(_read_by_aio(*where, **sizes)),
         "readall": lambda: client.download_blob("moving", max_concurrency=4).readall(),
     }
     whole = 0

@@ -92,13 +92,18 @@ def read(running: tuple[OddStore, Clients], store: OddStore, mode: str) -> Read:
     """Return a read whose scope knows what a quick answer is, with answers that nobody had to send."""
     call = running[1].reader(mode)
     call()
+    season()
+    store.begin_anew(DATA)
+    return call
+
+
+def season() -> None:
+    """Let each scope know what a quick answer is, with answers that nobody had to send."""
     for lane in runtimes.runtime().gate.lanes():
         if lane.path.op_class == "read":
             assert lane.leaf.hedging is not None
             for _ in range(hedge.LEAST_ANSWERS):
                 lane.leaf.hedging.answered(LATE_S)
-    store.begin_anew(DATA)
-    return call
 
 
 def late(store: OddStore, seconds: float, *calls: int) -> Callable[[Ask], Reply | None]:
@@ -186,3 +191,38 @@ def test_a_limited_scope_hedges_nothing(store: OddStore, read: Read) -> None:
     assert read() == read() == DATA
     assert len(store.asks) == 3
     assert hedges() == (0, 0)
+
+
+@pytest.mark.parametrize("aio", [False, True], ids=["sync", "aio"])
+@pytest.mark.parametrize(("late_calls", "hedged"), [((2,), 1), ((2, 4), 2)], ids=["one", "two"])
+def test_the_parts_of_a_large_download_are_hedged_each(
+    store: OddStore, late_calls: tuple[int, ...], hedged: int, aio: bool, idle: Callable[[], bool]
+) -> None:
+    """A download of four ranges, of which one or two are late."""
+    parts = {"max_single_get_size": 25_000, "max_chunk_get_size": 25_000}
+    where = f"DefaultEndpointsProtocol=http;AccountName=acct;AccountKey={KEY};BlobEndpoint={store.url}/acct;"
+    kind: Any = AioBlobServiceClient if aio else BlobServiceClient
+    client = kind.from_connection_string(where, **rio.azure.client_kwargs(aio=aio), **parts)
+    rio.configure(**POLICY, hedge=True)
+
+    async def read() -> bytes:
+        stream = client.get_blob_client("c", "train/000001").download_blob()
+        stream = await stream if inspect.isawaitable(stream) else stream
+        data = stream.readall()
+        return bytes(await data if inspect.isawaitable(data) else data)
+
+    async def twice() -> None:
+        await read()
+        season()
+        store.begin_anew(DATA, late(store, 0.5, *late_calls))
+        assert await read() == DATA
+        await client.close() if aio else client.close()
+
+    asyncio.run(twice())
+    assert hedges()[0] == hedged
+    assert len(store.asks) == 4 + hedged
+    assert set(store.ranges) == {(at, at + 25_000) for at in range(0, 100_000, 25_000)}
+    for thread in threading.enumerate():
+        if thread.name == "resilient-io-hedge":
+            thread.join(10)
+    assert idle()

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import io
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import aiobotocore.session
 import boto3
 import pytest
+from boto3.s3.transfer import TransferConfig
+from botocore.exceptions import ClientError
 
 import resilient_io as rio
 from resilient_io import events, report
@@ -270,3 +274,87 @@ def test_a_call_is_hedged_once_however_many_ranges_it_reads(
     plan(server, late(2, 3, delay_s=0.3))
     assert len(running[1].fs(True).cat_file(f"b/{KEY}", chunksize=SIZE // 3 + 1)) == SIZE
     assert (sent(server), hedges()[0]) == (4, 1)
+
+
+# -- managed downloads -------------------------------------------------------------------------------
+
+IN_RANGES = {"multipart_threshold": SIZE // 4, "multipart_chunksize": SIZE // 4}
+each_config = pytest.mark.parametrize(
+    ("config", "late_call", "gets"),
+    [({}, 1, 1), (IN_RANGES, 3, 4), ({**IN_RANGES, "use_threads": False}, 3, 4)],
+    ids=["in one", "in ranges", "one after the other"],
+)
+
+
+def download(running: tuple[FaultServer, Clients], config: Any, *, hedged: bool = True) -> bytes:
+    sink = io.BytesIO()
+    client = rio.harden(running[1].boto3, {**POLICY, "hedge": hedged})
+    client.download_fileobj("b", KEY, sink, Config=TransferConfig(**config))
+    return sink.getvalue()
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    for _ in range(3000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not come to be")
+
+
+@each_config
+def test_a_late_part_of_a_download_is_not_waited_for(
+    running: tuple[FaultServer, Clients], server: FaultServer, idle: Callable[[], bool], config: Any, late_call: int,
+    gets: int,
+) -> None:  # fmt: skip
+    whole = running[1].reader("boto3")()
+    season(running[1].reader("boto3"))
+    plan(server, late(late_call, delay_s=1.0))
+    assert download(running, config) == whole
+    assert sum(scope.hedges_won for scope in report().scopes if scope.leaf) == 1
+    assert not idle(), "the store works for the loser, and its permit came back already"
+    wait_until(idle)
+    assert sum(one.op == "GetObject" for one in server.log()) == gets + 1
+
+
+@each_config
+def test_a_download_is_hedged_once_however_many_parts_are_late(
+    running: tuple[FaultServer, Clients], server: FaultServer, idle: Callable[[], bool], config: Any, late_call: int,
+    gets: int,
+) -> None:  # fmt: skip
+    season(running[1].reader("boto3"))
+    plan(server, late(delay_s=0.3))
+    assert len(download(running, config)) == SIZE
+    assert hedges()[0] == 1
+    wait_until(idle)
+    assert sum(one.op == "GetObject" for one in server.log()) == gets + 1
+
+
+def test_a_download_is_not_hedged_unless_asked(running: tuple[FaultServer, Clients], server: FaultServer) -> None:
+    season(running[1].reader("boto3"))
+    plan(server, late(1, delay_s=0.3))
+    assert len(download(running, {}, hedged=False)) == SIZE
+    assert hedges() == (0, 0)
+
+
+def test_a_hedged_part_goes_on_where_its_body_dies(
+    running: tuple[FaultServer, Clients], server: FaultServer, idle: Callable[[], bool]
+) -> None:
+    whole = running[1].reader("boto3")()
+    season(running[1].reader("boto3"))
+    dies = FaultRule(action=FaultAction.TRUNCATE, after_bytes=100, match=Match(op="GetObject"), calls=(2, 3))
+    plan(server, late(1, delay_s=0.4), dies)
+    assert download(running, {}) == whole
+    wait_until(idle)
+
+
+def test_a_download_whose_parts_fail_for_good_is_one_error_and_holds_nothing(
+    running: tuple[FaultServer, Clients], server: FaultServer, idle: Callable[[], bool]
+) -> None:
+    season(running[1].reader("boto3"))
+    error = FaultRule(action=FaultAction.ERROR, status=500, code="InternalError", match=Match(op="GetObject"))
+    plan(server, error)
+    with pytest.raises(ClientError) as caught:
+        download(running, {})
+    assert caught.value.attempts == POLICY["max_attempts"]  # type: ignore[attr-defined]
+    assert sum(one.op == "GetObject" for one in server.log()) == POLICY["max_attempts"]
+    wait_until(idle)
