@@ -128,7 +128,7 @@ class ResilientS3FileSystem(StartsAnew, Uploading):
         except PermissionError as error:
             # fsspec's `isfile` and s3fs's `exists` of a bucket make a no of it.
             operation = current()
-            if operation is not None:
+            if operation is not None and self._enabled():
                 operation.denied = error
             raise
         self._saw(bucket, gone=method == "delete_bucket")

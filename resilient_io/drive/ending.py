@@ -48,7 +48,7 @@ def end(operation: Operation, error: Exception, told: Told) -> None:
     if operation.ledger:
         gave_up = operation.ledger[-1]
         raise heard(public_error(gave_up.record, gave_up.error)) from gave_up.error
-    public = told(error)
+    public = told(error) if operation.policy().enabled else error
     if isinstance(public, PermissionError):
         heard(public)
     if public is not error:

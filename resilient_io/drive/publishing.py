@@ -11,6 +11,8 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from resilient_io.drive.leaving import NONE, Block, blocks_being_left
+
 _log = logging.getLogger("resilient_io")
 
 
@@ -20,9 +22,10 @@ class PublishedWhole:
     It stands before `CarefulFile` among the bases. fsspec's `OpenFile`, `TextIOWrapper` and `GzipFile` close what they
     wrap without a word of the exception that made them, so `close` compares the exception being handled now with the
     one at open: a new one ends the file unpublished, and a save made inside an `except` block is published. That
-    covers one that was handled already and is raised again, which has a longer traceback then; and `with`,
-    `try ... finally`, KeyboardInterrupt and the GeneratorExit of a generator that is closed early, and
-    files that are collected unclosed, as fsspec leaves those below `fs.open(..., compression=...)`.
+    covers one that was handled already and is raised again, which has a longer traceback then, or, by a bare `raise`,
+    leaves a `with` block that it was not leaving at open; and `with`, `try ... finally`, KeyboardInterrupt and the
+    GeneratorExit of a generator that is closed early, and files that are collected unclosed, as fsspec leaves those
+    below `fs.open(..., compression=...)`.
 
     A file closed inside an `except` block that it was not opened in is therefore thrown away too, with a warning in
     the log `resilient_io`. Not thread-safe, as files are not.
@@ -35,6 +38,7 @@ class PublishedWhole:
     closed: bool
     _failure: BaseException | None
     _handled_at_open: tuple[tuple[BaseException, TracebackType | None], ...] = ()
+    _left_at_open: frozenset[Block] = NONE
     _is_thrown_away: bool = False
 
     if TYPE_CHECKING:  # `CarefulFile` has them
@@ -48,6 +52,7 @@ class PublishedWhole:
         if mode != "rb":
             # Let go of in `close`: its traceback may hold the frame that holds this file.
             self._handled_at_open = _handled_now()
+            self._left_at_open = blocks_being_left() if self._handled_at_open else NONE
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """Close the file; publish it only if its `with` block ended without an exception."""
@@ -61,7 +66,7 @@ class PublishedWhole:
     def close(self) -> None:
         """Finish the file; one whose writing an exception has ended is thrown away instead, and nothing is sent."""
         error = sys.exc_info()[1]
-        if error is not None and not _is_among(error, self._handled_at_open) and self._throw_away_if_writing(error):
+        if error is not None and self._has_ended_by(error) and self._throw_away_if_writing(error):
             return
         self._handled_at_open = ()
         try:
@@ -71,6 +76,10 @@ class PublishedWhole:
         except BaseException as interrupt:
             self._throw_away_if_writing(interrupt)
             raise
+
+    def _has_ended_by(self, error: BaseException) -> bool:
+        """Say whether the exception being handled came, or went on, while the file was open."""
+        return not _is_among(error, self._handled_at_open) or not blocks_being_left() <= self._left_at_open
 
     def commit(self) -> None:
         """Publish what a transaction held back; nothing if an exception has ended the writing."""

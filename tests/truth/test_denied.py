@@ -89,17 +89,10 @@ ASYNC = ["exists", "isfile", "isdir", "info", "ls", "find", "du", "rm", "mkdir",
 
 @pytest.mark.parametrize("name", ASYNC)
 def test_the_async_form_raises_it_too(cloud: Cloud, name: str) -> None:
-    async def call() -> None:
-        fs = type(cloud.fs)(**{**cloud.options, "asynchronous": True, "skip_instance_cache": True})
-        try:
-            path = f"{cloud.bucket}-new" if name == "mkdir" else f"{cloud.bucket}/train/1"
-            with pytest.raises(PermissionError):
-                await getattr(fs, f"_{name}")(path)
-        finally:
-            await (fs.service_client.close() if cloud.name == "abfs" else fs._s3.close())
-
     deny(cloud)
-    asyncio.run(call())
+    path = f"{cloud.bucket}-new" if name == "mkdir" else f"{cloud.bucket}/train/1"
+    with pytest.raises(PermissionError):
+        asyncio.run_coroutine_threadsafe(getattr(cloud.fs, f"_{name}")(path), cloud.fs.loop).result(60)
 
 
 @pytest.mark.parametrize("kind", ["dir", "simplecache", "blockcache"])
@@ -152,3 +145,15 @@ def test_a_container_that_is_assumed_to_exist_is_not_asked_for(cloud: Cloud) -> 
     fs.mkdir(f"{cloud.bucket}/x")
     assert fs.exists(cloud.bucket)
     assert not cloud.server.log()
+
+
+def test_switched_off_it_is_stock(cloud: Cloud) -> None:
+    fs = type(cloud.fs)(**{**cloud.options, "resilience": False}, skip_instance_cache=True)
+    deny(cloud)
+    assert fs.isfile(f"{cloud.bucket}/train/1") is False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert fs.exists(cloud.bucket) is (cloud.name == "abfs")
+    with pytest.raises(Exception, match=r"Forbidden|Authorization") as caught:
+        fs.info(f"{cloud.bucket}/train/1")
+    assert isinstance(caught.value, PermissionError) is (cloud.name == "s3")

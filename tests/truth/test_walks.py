@@ -27,14 +27,10 @@ def in_sync(cloud: Cloud, path: str, **options: Any) -> list[Any]:
 
 def in_async(cloud: Cloud, path: str, **options: Any) -> list[Any]:
     async def run() -> list[Any]:
-        fs = type(cloud.fs)(**{**cloud.options, "asynchronous": True, "skip_instance_cache": True})
-        walk = fs._walk if cloud.name == "s3" else fs._async_walk
-        try:
-            return [step async for step in walk(path, **options)]
-        finally:
-            await (fs.service_client.close() if cloud.name == "abfs" else fs._s3.close())
+        walk = cloud.fs._walk if cloud.name == "s3" else cloud.fs._async_walk
+        return [step async for step in walk(path, **options)]
 
-    return asyncio.run(run())
+    return asyncio.run_coroutine_threadsafe(run(), cloud.fs.loop).result(60)
 
 
 @pytest.fixture(params=[in_sync, in_async])

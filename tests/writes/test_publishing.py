@@ -13,6 +13,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -203,6 +204,123 @@ def test_a_writer_below_that_closes_by_itself_is_no_half_file(store: Any) -> Non
     with pytest.raises(TypeError), store.fs.open(store.path("x"), "w") as text:
         json.dump({"a": 1, "b": object()}, text)
     assert nothing(store, "x")
+
+
+# -- an exception that is raised again ---------------------------------------------------------------
+
+
+def _in_an_exit_stack(opened: Callable[..., Any]) -> None:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(opened("x")).write(b"half")
+        raise  # of the exception that the caller handles
+
+
+def _by_closing(opened: Callable[..., Any]) -> None:
+    file = opened("x")
+    with contextlib.closing(file.open() if isinstance(file, fsspec.core.OpenFile) else file) as file:
+        file.write(b"half")
+        raise
+
+
+def _as_text_around_it(opened: Callable[..., Any]) -> None:
+    with opened("x") as raw, io.TextIOWrapper(raw, write_through=True) as file:
+        file.write("half")
+        raise
+
+
+def _in_a_zip(opened: Callable[..., Any]) -> None:
+    """As torch.save writes: the archive's directory comes when the archive is closed."""
+    with opened("x") as raw, zipfile.ZipFile(raw, "w") as archive:
+        archive.writestr("a", b"half")
+        raise
+
+
+def _plainly(**options: Any) -> Callable[[Callable[..., Any]], None]:
+    def save(opened: Callable[..., Any]) -> None:
+        with opened("x", **options) as file:
+            file.write("half" if "b" not in options["mode"] else b"half")
+            raise
+
+    return save
+
+
+RAISING_AGAIN: dict[str, Callable[[Callable[..., Any]], None]] = {
+    "bytes": _plainly(mode="wb"),
+    "text": _plainly(mode="w"),
+    "gzip": _plainly(mode="wb", compression="gzip"),
+    "gzip text": _plainly(mode="wt", compression="gzip"),
+    "xz": _plainly(mode="wb", compression="xz"),
+    "exit stack": _in_an_exit_stack,
+    "closing": _by_closing,
+    "text around it": _as_text_around_it,
+    "zip": _in_a_zip,
+}
+
+
+@pytest.mark.parametrize("how", RAISING_AGAIN)
+def test_a_bare_raise_published_half_a_file(store: Any, opened: Callable[..., Any], how: str) -> None:
+    """It leaves no mark on the exception; but the `with` block is being left by one."""
+
+    def save() -> None:
+        try:
+            raise Broken
+        except Broken:
+            RAISING_AGAIN[how](opened)
+
+    with pytest.raises(Broken):
+        save()
+    gc.collect()
+    assert nothing(store, "x")
+
+
+def test_a_bare_raise_of_the_function_that_opened_published_half_a_file(store: Any, opened: Callable[..., Any]) -> None:
+    def save() -> None:
+        try:
+            raise Broken
+        except Broken:
+            with opened("x", "w") as file:
+                file.write("half")
+                raise
+
+    with pytest.raises(Broken):
+        save()
+    assert nothing(store, "x")
+
+
+def test_a_save_by_an_exit_that_an_exception_has_called_is_published(store: Any, opened: Callable[..., Any]) -> None:
+    class Saving:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __enter__(self) -> None: ...
+
+        def __exit__(self, *about: object) -> None:
+            with opened(self.name, "w") as file:
+                file.write("the last words")
+
+    for name in ("x", "y"):
+        with pytest.raises(Broken), Saving(name), contextlib.ExitStack():
+            raise Broken
+        assert store.content_of(name) == b"the last words"
+    with pytest.raises(Broken), contextlib.ExitStack() as stack:
+        stack.callback(Saving("z").__exit__)
+        raise Broken
+    assert store.content_of("z") == b"the last words"
+
+
+def test_a_save_before_the_exception_goes_on_is_published(store: Any, opened: Callable[..., Any]) -> None:
+    def save() -> None:
+        try:
+            raise Broken
+        except Broken:
+            with opened("x", "w") as file, contextlib.suppress(KeyError):
+                file.write("whole")
+                raise KeyError from None
+            raise
+
+    with pytest.raises(Broken):
+        save()
+    assert store.content_of("x") == b"whole"
 
 
 # -- what is no exception of the block ---------------------------------------------------------------
