@@ -199,8 +199,8 @@ def harden(client: Any, policy: object = None) -> Any:
     hardened, or a BlobServiceClient, ContainerClient or BlobClient of azure-storage-blob, sync or
     aio; clients that it hands out are hardened too. Undone by `uninstall()`. A second call only
     changes the policy. Raises TypeError for anything else, ValueError for another service or a bad policy, and
-    UnsupportedSDK, a RuntimeError, for an SDK that lacks what the hooks hold on to. Call it before other threads use the
-    client; from then on the client is as safe in threads and tasks as it was.
+    UnsupportedSDK, a RuntimeError, for an SDK that lacks what the hooks hold on to. Call it before other threads use
+    the client; from then on the client is as safe in threads and tasks as it was.
     """
     if any(_is_a(client, "azure.storage.blob", name) for name in _AZURE_CLIENTS):
         from resilient_io.azure import clients
