@@ -157,6 +157,10 @@ def install(policy: object = None, *, schemes: Iterable[str] = DEFAULT_SCHEMES, 
     Schemes whose filesystem is not available here are left out if `schemes` is not given, else
     they are an error. `sdk=False` leaves the SDK's clients alone. Filesystems and clients that
     exist already stay as they are: pass clients to `harden`.
+
+    Raises ValueError for a bad policy (of the environment too) or a scheme that is not known, and ImportError for a
+    given scheme without its SDK; then nothing is changed. Safe in any thread. What it puts in place holds for the
+    whole process, but not for processes that are spawned; a forked one has it.
     """
     policies.reload()
     overlay = policies.overlay(policy)
@@ -178,7 +182,11 @@ def install(policy: object = None, *, schemes: Iterable[str] = DEFAULT_SCHEMES, 
 
 
 def uninstall() -> None:
-    """End every installation and make what was hardened what it was: URL schemes, clients, policy."""
+    """End every installation and make what was hardened what it was: URL schemes, clients, policy.
+
+    Nothing where none is in force. Safe in any thread. Filesystems that were made stay as they are, and what
+    `configure` set stays set; an Azure client that was made with `client_kwargs` stays as it was made.
+    """
     with _state.lock:
         _state.active.clear()
         _apply()
@@ -190,7 +198,9 @@ def harden(client: Any, policy: object = None) -> Any:
     `client` is an S3 client of boto3, botocore or aiobotocore, a boto3 resource, whose client is
     hardened, or a BlobServiceClient, ContainerClient or BlobClient of azure-storage-blob, sync or
     aio; clients that it hands out are hardened too. Undone by `uninstall()`. A second call only
-    changes the policy. Raises TypeError for anything else, ValueError for another service.
+    changes the policy. Raises TypeError for anything else, ValueError for another service or a bad policy, and
+    UnsupportedSDK, a RuntimeError, for an SDK that lacks what the hooks hold on to. Call it before other threads use
+    the client; from then on the client is as safe in threads and tasks as it was.
     """
     if any(_is_a(client, "azure.storage.blob", name) for name in _AZURE_CLIENTS):
         from resilient_io.azure import clients
@@ -216,7 +226,9 @@ def filesystem(protocol: str, **storage_options: Any) -> Any:
     """Return the filesystem of this library for a scheme or URL of S3 or Azure, whatever fsspec has registered.
 
     `storage_options` are those of s3fs or adlfs, and `resilience`: policy fields, a preset's name,
-    JSON, or False. Instances are cached by their options, as fsspec does.
+    JSON, or False. Instances are cached by their options, as fsspec does. They work in any thread and event loop, also
+    those that a fork or a pickle brought along. Raises ValueError for a scheme that is not known or a bad policy, and
+    ImportError without s3fs or adlfs.
     """
     return _class_of(_scheme_of(protocol))(**storage_options)
 
@@ -225,7 +237,8 @@ def open(url: str, mode: str = "rb", **options: Any) -> Any:
     """Return what `fsspec.open` returns for one URL, through this library whatever is registered.
 
     `options` are those of `fsspec.open` and the storage options of `filesystem`. It is opened by
-    entering it: `with resilient_io.open("s3://bucket/key") as f:`.
+    entering it: `with resilient_io.open("s3://bucket/key") as f:`. Raises what `filesystem` raises, and ValueError for
+    a chain of URLs; what opening or reading comes to is raised on entering it and after.
     """
     if "::" in url:
         raise ValueError(f"{url!r} is a chain: write resilient:: before its s3:// or abfs:// and use fsspec.open")
@@ -386,8 +399,11 @@ class Bypass:
     """Something in this process that reaches storage without this library, and the cure."""
 
     name: str
+    """The module, such as `pyarrow`, or the library of the filesystem, such as `s3fs`."""
     what: str
+    """What of it goes past the library."""
     cure: str
+    """What to write instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -446,7 +462,11 @@ _NATIVE: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def coverage() -> Coverage:
-    """Return what goes through the library in this process, what bypasses it, and the cures."""
+    """Return what goes through the library in this process, what bypasses it, and the cures.
+
+    Looks only at what is imported already: it imports and sends nothing, and changes nothing. Safe in any thread.
+    Raises ValueError for a bad variable in the environment.
+    """
     answering = {scheme: _answering(scheme) for scheme in (*DEFAULT_SCHEMES, *_ALIASES)}
     sessions = sys.modules.get("resilient_io.aws.sessions")
     native = [Bypass(name=name, what=what, cure=cure) for name, (what, cure) in _NATIVE.items() if name in sys.modules]

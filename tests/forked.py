@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import select
@@ -13,6 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from resilient_io.errors import NotForkSafe
 
 TIMEOUT_S = 30.0
 
@@ -102,3 +105,67 @@ class Traffic:
         for thread in self._threads:
             thread.join(TIMEOUT_S)
             assert not thread.is_alive(), "the parent hangs"
+
+
+def must_work_in_children(fs: Any, place: str, right: dict[str, bytes]) -> None:
+    """Use a filesystem of the parent in children while the parent goes on."""
+    keys = sorted(right)
+    assert fs.cat_file(f"{place}/{keys[0]}") == right[keys[0]]
+
+    def work() -> Any:
+        fs.pipe_file(f"{place}/made/in-child", b"yes")
+        return {key: fs.cat_file(f"{place}/{key}") for key in keys}, len(fs.ls(f"{place}/train"))
+
+    children = [Child(work) for _ in range(3)]
+    with Traffic(lambda key: fs.cat_file(f"{place}/{key}"), right) as traffic:
+        assert [child.result() for child in children] == [(right, len(keys))] * 3
+    assert not traffic.wrong
+    assert fs.cat_file(f"{place}/made/in-child") == b"yes"
+
+
+def must_survive_its_end_in_children(make: Callable[[], Any], place: str, right: dict[str, bytes]) -> None:
+    """Free a filesystem of the parent in children: the parent's connections stay."""
+    held = [make()]
+    fs = held[0]
+    with Traffic(lambda key: fs.cat_file(f"{place}/{key}"), right) as traffic:
+
+        def work() -> int:
+            nonlocal fs
+            fs.cat_file(f"{place}/{min(right)}")
+            held.clear()
+            fs = None
+            traffic.__dict__.clear()
+            return gc.collect()
+
+        for _ in range(3):
+            Child(work).result()
+        traffic.go_on(20)
+    assert not traffic.wrong
+
+
+def must_keep_its_place(fs: Any, path: str, cache_type: str) -> None:
+    """Read an open file of the parent in children: each goes on where the parent stood."""
+    whole = fs.cat_file(path)
+    with fs.open(path, block_size=30_000, cache_type=cache_type) as file:
+        assert file.read(1000) == whole[:1000]
+        children = [Child(file.read) for _ in range(2)]
+        assert [child.result() for child in children] == [whole[1000:]] * 2
+        assert Child(lambda: (file.seek(250_000), file.read(10), file.close())).result()[1] == whole[250_000:250_010]
+        assert file.read() == whole[1000:]
+
+
+def must_be_written_by_the_parent_only(fs: Any, path: str) -> None:
+    """Write, flush, close and free in children what the parent is writing."""
+    with fs.open(path, "wb") as file:
+        file.write(b"parent")
+        for method in (lambda: file.write(b"child"), file.flush, file.close):
+            with pytest.raises(NotForkSafe, match="opened for writing before the process forked; close it before"):
+                Child(method).result()
+
+        def forget() -> None:
+            nonlocal file
+            file = None
+            gc.collect()
+
+        Child(forget).result()
+    assert fs.cat_file(path) == b"parent"

@@ -79,20 +79,6 @@ def python(code: str, **environ: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.fixture(scope="session")
-def entry_points(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return an environment in which the entry points of pyproject.toml are found, installed or not."""
-    directory = tmp_path_factory.mktemp("path")
-    info = directory / "resilient_io-0.0.0.dist-info"
-    info.mkdir()
-    text = (ROOT / "pyproject.toml").read_text("utf-8")
-    declared = text.partition('entry-points."fsspec.specs"]')[2].partition("\n\n")[0]
-    assert "rs3" in declared
-    (info / "entry_points.txt").write_text("[fsspec.specs]" + declared.replace('"', ""), "utf-8")
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: resilient-io\nVersion: 0.0.0\n", "utf-8")
-    return {"PYTHONPATH": os.pathsep.join([str(ROOT), str(directory), os.environ.get("PYTHONPATH", "")])}
-
-
 # -- URLs go through it ------------------------------------------------------------------------------
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
-from azure.core.exceptions import AzureError, HttpResponseError
 from azure.core.pipeline import PipelineContext, PipelineRequest, PipelineResponse
 from azure.storage.blob import ExponentialRetry
 
@@ -18,7 +17,6 @@ from resilient_io.azure.streams import Replay, replay_of
 from resilient_io.classify.fault import Applied, FaultKind, Verdict
 from resilient_io.control.span import WHOLE, Told, WrongRange, span_of
 from resilient_io.drive.call import Call
-from resilient_io.drive.gate import WaitedTooLong
 from resilient_io.drive.operation import BodyHold, Operation, Surface, current
 from resilient_io.drive.runtime import runtime
 from resilient_io.policy import Policy
@@ -35,8 +33,6 @@ _COUNTING: Final = frozenset(
     {"raw_response_hook", "data_stream_total", "download_stream_current", "upload_stream_current"}
 )
 _RANGE_HEADERS: Final = frozenset({"x-ms-range", "range", "x-ms-range-get-content-md5", "x-ms-range-get-content-crc64"})
-# How an answer refuses what our own first try has done.
-_ECHO_STATUSES: Final = frozenset({404, 409, 412})
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,59 +211,6 @@ class Exchange:
     def _has_body(self, http: Any) -> bool:
         """Say whether a body will be read: an empty one never is, and that of a query when and as the caller likes."""
         return self.target.operation == "GetBlob" and http.headers.get("Content-Length") != "0"
-
-    def ended(self, response: Any, fault: Exception | None) -> Any:
-        """Return the answer that ends the call, of which the SDK makes its error, or raise what takes its place."""
-        if fault is not None:
-            self.raise_for(fault)
-        http, call = response.http_response, self.call
-        http.location_mode = self.settings["mode"]
-        errors.marked(http, call)
-        if http.status_code < 300 and self.batch is None and not self.has_md5:
-            # The SDK would take it for a good one.
-            self.raise_for(HttpResponseError("the answer says success and is not whole", response=http))
-        if not call.hides_the_truth():
-            return response
-        cause = HttpResponseError(response=http)
-        if self.batch is not None and http.status_code < 300:
-            return self._ended_in_parts(self.batch, response)
-        gave_up = call.gave_up(cause)
-        if call.operation.surface is Surface.FILESYSTEM:
-            raise gave_up from cause
-        if call.verdict is not None and call.verdict.kind is FaultKind.AUTH:
-            raise errors.unauthorized(call, http, faults.code_of(http))
-        verdict, status = call.verdict, http.status_code
-        if (
-            verdict is not None
-            and verdict.kind is FaultKind.AMBIGUOUS
-            and status in _ECHO_STATUSES
-            and call.lost_answer
-        ):
-            raise errors.ambiguous(call, status, faults.code_of(http))
-        return response
-
-    def _ended_in_parts(self, batch: Batch, response: Any) -> Any:
-        """Return the answer to a batch of which parts were given up: the SDK raises for them, or hands them on."""
-        http = response.http_response
-        batch.make_whole(http)
-        gave_up = self.call.gave_up(HttpResponseError("parts of the batch were refused", response=http))
-        if self.call.operation.surface is Surface.FILESYSTEM:
-            raise gave_up
-        return response
-
-    def raise_for(self, error: Exception) -> NoReturn:
-        """Raise what the layer above should see of the error that ended the call."""
-        if isinstance(error, WaitedTooLong):
-            error = errors.waited_too_long(self.call)
-        errors.without_secrets(error)
-        if isinstance(error, AzureError):
-            errors.annotated(error, self.call)
-        if self.call.give_up is None or not self.call.hides_the_truth():
-            raise error
-        gave_up = self.call.gave_up(error)
-        if self.call.operation.surface is Surface.FILESYSTEM:
-            raise gave_up from error
-        raise error
 
     # -- a write whose answer was lost -------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from azure.core.exceptions import AzureError, StreamClosedError, StreamConsumedE
 from azure.storage.blob import ExponentialRetry
 from azure.storage.blob.aio import ExponentialRetry as AsyncExponentialRetry
 
-from resilient_io.azure import body, credentials, hedged, privates
+from resilient_io.azure import body, credentials, hedged, outcome, privates
 from resilient_io.azure.exchange import Exchange, begin
 from resilient_io.drive.gate import WaitedTooLong
 from resilient_io.drive.runtime import runtime
@@ -107,13 +107,13 @@ class SyncHook(Hook):
                     return self._handed_on(exchange, response)
                 delay_s = call.decide()
                 if delay_s is None:
-                    return self._looked_up(exchange, response) or exchange.ended(response, fault)
+                    return self._looked_up(exchange, response) or outcome.ended(exchange, response, fault)
                 exchange.turn_to_next()
                 if exchange.settings["hook"] is not None:
                     exchange.settings["hook"](**exchange.hook_arguments(response, fault))
                 runtime().clock.sleep(delay_s)
         except WaitedTooLong as error:
-            exchange.raise_for(error)
+            outcome.raise_for(exchange, error)
         finally:
             call.close()
             fault = None  # it holds this frame, which holds it
@@ -194,7 +194,7 @@ class AsyncHook(Hook):
                     return self._handed_on(exchange, response)
                 delay_s = call.decide()
                 if delay_s is None:
-                    return await self._looked_up(exchange, response) or exchange.ended(response, fault)
+                    return await self._looked_up(exchange, response) or outcome.ended(exchange, response, fault)
                 exchange.turn_to_next()
                 if exchange.settings["hook"] is not None:
                     told = exchange.settings["hook"](**exchange.hook_arguments(response, fault))
@@ -202,7 +202,7 @@ class AsyncHook(Hook):
                         await told
                 await runtime().clock.sleep_async(delay_s)
         except WaitedTooLong as error:
-            exchange.raise_for(error)
+            outcome.raise_for(exchange, error)
         finally:
             call.close()
             fault = None  # it holds this frame, which holds it

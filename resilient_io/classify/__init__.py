@@ -39,7 +39,7 @@ def classify(error: BaseException, *, operation: str | None = None, after_lost_a
     `operation` is an SDK name ("PutObject") or a filesystem method ("pipe_file"), in any case; None counts as a read
     unless the error itself names its operation. `after_lost_answer` says that an earlier attempt of this write got no
     answer, so that "already there" and "no such upload" may be our own doing. An error that this library
-    gave up on keeps its kind and is not retryable, also where others wrapped it.
+    gave up on keeps its kind and is not retryable, also where others wrapped it. Pure: safe in any thread and task.
     """
     try:
         carried = carried_verdict(error)

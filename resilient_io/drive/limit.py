@@ -29,14 +29,17 @@ class Admission:
         """Say that the store refused for load (503 SlowDown, 429): the scope slows down.
 
         For code that sees a status instead of an exception. What the block ends with does not
-        change it any more.
+        change it any more. Once is enough; from any thread, inside the block.
         """
         if self._permit is not None:
             self._permit.settle(Outcome.REFUSED)
 
 
 class Limit:
-    """One permit, with `with` or `async with`; made by `limit`, for one block at a time."""
+    """One permit, with `with` or `async with`; made by `limit`, for one block at a time.
+
+    Raises RuntimeError on entering it a second time inside its own block: each thread and task calls `limit` itself.
+    """
 
     __slots__ = ("_endpoint", "_entered", "_op", "_overlay", "_permit", "_url")
 

@@ -23,7 +23,7 @@ def _field(default: object, check: Check, *, shown: bool = True) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """How one call behaves under faults; frozen, validated, and JSON-able.
+    """How one call behaves under faults; frozen, validated, hashable, picklable, and JSON-able. Safe in any thread.
 
     The defaults are the preset "training". Raises ValueError, with what to write instead, for a
     value out of range or of the wrong type, and for one that this version cannot honour.
@@ -48,7 +48,10 @@ class Policy:
     More than for other faults, because a refusal costs the service little and says that waiting helps.
     """
     backoff_base_s: float = _field(0.2, checks.number(0))
-    """Seconds under which the first delay is drawn; >= 0, at most `backoff_cap_s`, default 0.2."""
+    """Seconds under which the first delay is drawn; >= 0, at most `backoff_cap_s`, default 0.2.
+
+    Before attempt n + 1 the delay is uniform in [0, min(`backoff_cap_s`, `backoff_base_s` * 2 ** (n - 1))].
+    """
     backoff_cap_s: float = _field(20.0, checks.number(0))
     """Seconds that no drawn delay exceeds, and to which Retry-After is clamped; >= 0, default 20.
 
@@ -61,9 +64,15 @@ class Policy:
     tenth, which gRPC's design for retry throttling takes, a network that breaks 12 % of the requests fails operations.
     """
     retry_budget_burst: float = _field(10.0, checks.number(0))
-    """Retries that a scope may make before its first success, and the most it saves; >= 0, default 10."""
+    """Retries that a scope may make before its first success, and the most it saves; >= 0, default 10.
+
+    So a few faults at a start are survived, and a long time of successes buys no storm of retries.
+    """
     max_concurrency: int = _field(64, checks.whole(1))
-    """Requests in flight per scope, class of operation and process; >= 1, default 64, "checkpoint" 32."""
+    """Requests in flight per scope, class of operation and process; >= 1, default 64, "checkpoint" 32.
+
+    A limit on what one process keeps open; the rate is learnt beside it. Who comes next waits; that is no attempt.
+    """
     max_concurrency_node: int | None = _field(None, checks.or_none(checks.whole(1)))
     """Requests in flight per scope and class of operation over all processes of this machine; >= 1, default None.
 
@@ -78,7 +87,10 @@ class Policy:
     callers each has. With 3.0 it gets three requests for each one of theirs. Where nothing waits it changes nothing.
     """
     rate_per_s: float | None = _field(None, checks.or_none(checks.number(0, above=True)))
-    """Requests per second that a scope may send; > 0, default None: learnt from the refusals."""
+    """Requests per second that a scope may send; > 0, default None: learnt from the refusals.
+
+    Of this process alone, above what is learnt, which goes on: the lower one holds.
+    """
     bytes_per_s: float | None = _field(None, checks.or_none(checks.number(0, above=True)))
     """Bytes per second that a scope may move, its reads and its writes apart; > 0, default None: no such limit.
 
@@ -87,9 +99,12 @@ class Policy:
     `rate_per_s`.
     """
     prefix_depth: int = _field(2, checks.whole(0))
-    """Directory segments under the bucket that make a prefix; >= 0 (the bucket is one), default 2."""
+    """Directory segments under the bucket that make a prefix; >= 0 (the bucket is one), default 2.
+
+    S3's partitions are hidden; two segments fit layouts such as `dataset/split/...`.
+    """
     prefix_rule: str | None = _field(None, checks.rule_of_prefixes)
-    """What replaces `prefix_depth`: a regular expression with one group, or `package.module:function`."""
+    """What replaces `prefix_depth`: a regular expression with one group, or `package.module:function`; default None."""
     bucket_aliases: tuple[tuple[str, str], ...] = _field((), checks.pairs_of_names)
     """Other names of buckets, alias to bucket; a mapping, pairs or JSON, default none.
 
@@ -162,16 +177,19 @@ class Policy:
 
     @classmethod
     def preset(cls, name: str) -> Policy:
-        """Return the policy of a preset: "training" or "checkpoint"."""
+        """Return the policy of a preset, "training" or "checkpoint"; ValueError for another name."""
         return cls(**PRESETS[preset_name(name)])
 
     @classmethod
     def from_json(cls, text: str) -> Policy:
-        """Return the policy that `to_json` wrote; fields that are left out have their defaults."""
+        """Return the policy that `to_json` wrote; fields that are left out have their defaults.
+
+        Raises ValueError for what is no JSON object, for a name that is no field, and for a value that does not hold.
+        """
         return cls(**fields_of(parsed(text)))
 
     def to_json(self) -> str:
-        """Return all fields as a JSON object."""
+        """Return all fields as a JSON object, `redis_url` with its password among them."""
         return json.dumps({name: getattr(self, name) for name in CHECKS})
 
 

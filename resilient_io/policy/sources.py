@@ -107,6 +107,9 @@ def configure(**fields: object) -> None:
 
     Takes effect for the next operation of every filesystem and client. Raises ValueError, and
     changes nothing, if a value or the whole does not hold. Reads the environment anew.
+
+    Others may read the policy meanwhile, in any thread; of two calls at once one may be lost. A spawned process does
+    not have what was set here (the environment reaches it), a forked one does.
     """
     global _sources
     fresh = _Sources({**_sources.configured, **overlay(fields)})

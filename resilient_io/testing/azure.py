@@ -75,7 +75,10 @@ def account_ceiling(
     refusal_cost: float = 0.0,
     name: str = "account",
 ) -> Ceiling:
-    """Return a ceiling on requests for each account, whose refusals say that the account's limit was passed."""
+    """Return a ceiling on requests for each account, whose refusals say that the account's limit was passed.
+
+    `limit` is the one that they name; the other arguments are those of `Ceiling`, and so are the errors.
+    """
     return Ceiling(
         rate_per_s=rate_per_s,
         burst_s=burst_s,

@@ -80,6 +80,7 @@ class AzuriteServer:
 
     A context manager that stops it. `home` is a directory whose node_modules holds azurite (None: `azurite_home()`);
     `AzuriteMissing` says what is missing. `accounts` are names with base64 keys; by default there is one, `account`.
+    Made by one thread, it may be used by all.
     """
 
     def __init__(self, home: Path | None = None, *, accounts: dict[str, str] | None = None) -> None:

@@ -67,7 +67,9 @@ class FaultServer:
     Without `upstream` it answers from a store in memory, which speaks S3. `protocol` is "s3", "azure" (with Azurite as
     the `upstream`), or a plug-in of your own. `now` is the clock of ceilings, outages and
     the log (monotonic seconds; `ManualClock().now` moves them by hand); latency and stalls always
-    take real time. `port` 0 takes a free one; it listens on 127.0.0.1 only. It runs in a daemon
+    take real time. `port` 0 takes a free one; it listens on 127.0.0.1 only. `log_limit` is how many requests `log`
+    keeps, the oldest forgotten first (default 200,000). Raises ValueError for a protocol that it does not know, and for
+    one without a built-in store where neither `upstream` nor `backend` is given. It runs in a daemon
     thread of its own from `start()` to `stop()`, or as a context manager; every method may be called
     from any thread, also before the start and after the stop. It shares the interpreter lock with
     the client: for measurements use `FaultServerProcess`.
@@ -107,7 +109,7 @@ class FaultServer:
     # Life.
 
     def start(self) -> FaultServer:
-        """Start listening and return self; OSError where the port is taken."""
+        """Start listening and return self; OSError where the port is taken. Nothing where it runs."""
         if self._thread is not None:
             return self
         ready: concurrent.futures.Future[int] = concurrent.futures.Future()
@@ -161,7 +163,10 @@ class FaultServer:
         self._on_loop(self._engine.reset)
 
     def set_rate(self, rate_per_s: float, *, name: str | None = None, burst_s: float | None = None) -> None:
-        """Change the rate of the ceilings called `name` (None: all); saved-up tokens stay."""
+        """Change requests a second, and seconds of burst, of the ceilings called `name` (None: all); tokens stay.
+
+        Raises LookupError where the plan has no ceiling of that name.
+        """
         self._on_loop(lambda: self._engine.set_rate(rate_per_s, name=name, burst_s=burst_s))
 
     def start_outage(self, duration_s: float, *, match: Match | None = None) -> None:
@@ -169,7 +174,10 @@ class FaultServer:
         self._on_loop(lambda: self._engine.start_outage(duration_s, match=match))
 
     def fill(self, bucket: str, *, count: int, size_bytes: int, key: str = "train/{:06d}", seed: int = 0) -> None:
-        """Put `count` objects of seeded random bytes into the built-in store; the bucket is made."""
+        """Put `count` objects of seeded random bytes into the built-in store; the bucket is made.
+
+        `key` is formatted with the number, from 0. Raises LookupError before an upstream, which has its own API.
+        """
         self._on_loop(
             lambda: admin.fill(self._engine, bucket=bucket, count=count, size_bytes=size_bytes, key=key, seed=seed)
         )

@@ -70,7 +70,8 @@ class Peak:
 class Stats:
     """Counts since the last reset. `requests` holds those still in flight (`in_flight`) too.
 
-    `connections` counts accepted connections; `peak` is the highest concurrency overall.
+    `connections` counts accepted connections; `peak` is the highest concurrency overall. `elapsed_s` is the seconds
+    since the reset, `fired` how often each rule of the plan fired, in their order.
     """
 
     requests: int

@@ -90,7 +90,10 @@ class Ceiling:
     `()` one to all that fits `match`. `refusal_cost` is the part of a token that a refusal takes
     (0: free; the bucket does not go below zero). The default burst of 1 s is the one that the
     limiter's own simulation uses. A bucket starts full. `rate_per_s` 0 refuses everything. `refusal`
-    None means that the ceiling says no as the plan does.
+    None means that the ceiling says no as the plan does. `name` is for the log and for `set_rate`.
+
+    Raises ValueError for a rate, burst or cost out of its range, and for a name in `per` that is none of
+    account, bucket, prefix, op_class, op and key.
     """
 
     rate_per_s: float
@@ -110,7 +113,10 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """A window in which what fits `match` is refused; `start_s` counts from the start of the plan."""
+    """A window of `duration_s` seconds in which what fits `match` is refused; `start_s` counts from the plan's start.
+
+    Raises ValueError for a negative duration.
+    """
 
     start_s: float
     duration_s: float
@@ -170,7 +176,9 @@ class FaultRule:
     the answer's own of that name), `body` None
     means the protocol's error body. `after_bytes` is where a body ends or stalls, `delay_s` how long
     (0 with a stall: until the client leaves or the server stops). `after_commit` lets the store
-    apply the call before an error is answered.
+    apply the call before an error is answered. `message` is the text of the error, `name` the rule's own in the log.
+
+    Raises ValueError for a number out of its range, and for a name in `per` that no call has.
     """
 
     action: FaultAction
@@ -208,7 +216,8 @@ class FaultPlan:
 
     `prefix_depth` is how many leading directory segments of a key make its prefix (default 2, as in
     `Policy`). `seed` drives the random rules and the latency; None draws one, which the server keeps
-    in `FaultServer.seed` so that a run can be repeated.
+    in `FaultServer.seed` so that a run can be repeated. `refusal` is how ceilings and outages say no, where they say
+    nothing of their own.
     """
 
     ceilings: tuple[Ceiling, ...] = ()

@@ -20,7 +20,11 @@ CALL_TIMEOUT_S = 30.0
 
 
 class FaultServerControl:
-    """The methods of `FaultServer` over HTTP, for any running server (also of another process)."""
+    """The methods of `FaultServer` over HTTP, for any running server (also of another process).
+
+    `url` is that of the server, which need not run yet. Every method may be called from any thread; it raises OSError
+    where nothing answers within 30 s, and ValueError with the server's words where the server refuses.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
@@ -87,7 +91,8 @@ class FaultServerProcess(FaultServerControl):
     """A fault server in a child process, so that it does not share the interpreter lock with the client.
 
     Everything goes as with `FaultServer`, which see; `fill` makes objects, and what cannot go
-    through JSON (another clock, protocol or backend) is not here. The child dies with its parent.
+    through JSON (another clock, protocol or backend) is not here. The child dies with its parent. `options` are more
+    words for its command line (`python -m resilient_io.testing.faultserver --help`).
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
+import functools
 import os
 import runpy
 import subprocess
@@ -60,66 +60,24 @@ def fs(server: FaultServerProcess) -> Any:
 
 
 def test_a_filesystem_of_the_parent_does_not_hang_in_a_child(fs: Any, right: dict[str, bytes]) -> None:
-    assert fs.cat_file(f"b/{KEYS[0]}") == right[KEYS[0]]
-
-    def work() -> Any:
-        fs.pipe_file("b/made/in-child", b"yes")
-        return {key: fs.cat_file(f"b/{key}") for key in KEYS}, len(fs.ls("b/train"))
-
-    children = [Child(work) for _ in range(3)]
-    with Traffic(lambda key: fs.cat_file(f"b/{key}"), right) as traffic:
-        assert [child.result() for child in children] == [(right, 30)] * 3
-    assert not traffic.wrong
-    assert fs.cat_file("b/made/in-child") == b"yes"
+    FORKED["must_work_in_children"](fs, "b", right)
 
 
 def test_a_child_that_frees_the_filesystem_does_not_stop_the_parents_connections(
     server: FaultServerProcess, right: dict[str, bytes]
 ) -> None:
-    held = [ResilientS3FileSystem(endpoint_url=server.url, skip_instance_cache=True)]
-    fs = held[0]
-    with Traffic(lambda key: fs.cat_file(f"b/{key}"), right) as traffic:
-
-        def work() -> int:
-            nonlocal fs
-            fs.cat_file(f"b/{KEYS[1]}")
-            held.clear()
-            fs = None
-            traffic.__dict__.clear()
-            return gc.collect()
-
-        for _ in range(3):
-            Child(work).result()
-        traffic.go_on(20)
-    assert not traffic.wrong
+    make = functools.partial(ResilientS3FileSystem, endpoint_url=server.url, skip_instance_cache=True)
+    FORKED["must_survive_its_end_in_children"](make, "b", right)
 
 
 @pytest.mark.parametrize("cache_type", ["readahead", "bytes", "mmap", "background", "all", "none"])
 def test_an_open_file_does_not_lose_its_place_in_a_child(fs: Any, server: FaultServerProcess, cache_type: str) -> None:
-    whole = fs.cat_file("one/train/000001")
-    with fs.open("one/train/000001", block_size=30_000, cache_type=cache_type) as file:
-        assert file.read(1000) == whole[:1000]
-        children = [Child(file.read) for _ in range(2)]
-        assert [child.result() for child in children] == [whole[1000:]] * 2
-        assert Child(lambda: (file.seek(250_000), file.read(10), file.close())).result()[1] == whole[250_000:250_010]
-        assert file.read() == whole[1000:]
+    FORKED["must_keep_its_place"](fs, "one/train/000001", cache_type)
 
 
 def test_a_file_being_written_is_not_written_by_two(fs: Any, server: FaultServerProcess) -> None:
     before = server.stats().count(op="PutObject")
-    with fs.open("b/made/once", "wb") as file:
-        file.write(b"parent")
-        for method in (lambda: file.write(b"child"), file.flush, file.close):
-            with pytest.raises(NotForkSafe, match="opened for writing before the process forked; close it before"):
-                Child(method).result()
-
-        def forget() -> None:
-            nonlocal file
-            file = None
-            gc.collect()
-
-        Child(forget).result()
-    assert fs.cat_file("b/made/once") == b"parent"
+    FORKED["must_be_written_by_the_parent_only"](fs, "b/made/once")
     assert server.stats().count(op="PutObject") == before + 1
 
 

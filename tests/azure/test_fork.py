@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import os
 import runpy
@@ -66,66 +67,24 @@ def fs(where: str) -> Any:
 
 
 def test_a_filesystem_of_the_parent_does_not_hang_in_a_child(fs: Any, right: dict[str, bytes]) -> None:
-    assert fs.cat_file(f"{C}/{KEYS[0]}") == right[KEYS[0]]
-
-    def work() -> Any:
-        fs.pipe_file(f"{C}/made/in-child", b"yes")
-        return {key: fs.cat_file(f"{C}/{key}") for key in KEYS}, len(fs.ls(f"{C}/train"))
-
-    children = [Child(work) for _ in range(3)]
-    with Traffic(lambda key: fs.cat_file(f"{C}/{key}"), right) as traffic:
-        assert [child.result() for child in children] == [(right, 30)] * 3
-    assert not traffic.wrong
-    assert fs.cat_file(f"{C}/made/in-child") == b"yes"
+    FORKED["must_work_in_children"](fs, C, right)
 
 
 def test_a_child_that_frees_the_filesystem_does_not_stop_the_parents_connections(
     where: str, right: dict[str, bytes]
 ) -> None:
-    held = [ResilientAzureBlobFileSystem(connection_string=where, skip_instance_cache=True)]
-    fs = held[0]
-    with Traffic(lambda key: fs.cat_file(f"{C}/{key}"), right) as traffic:
-
-        def work() -> int:
-            nonlocal fs
-            fs.cat_file(f"{C}/{KEYS[1]}")
-            held.clear()
-            fs = None
-            traffic.__dict__.clear()
-            return gc.collect()
-
-        for _ in range(3):
-            Child(work).result()
-        traffic.go_on(20)
-    assert not traffic.wrong
+    make = functools.partial(ResilientAzureBlobFileSystem, connection_string=where, skip_instance_cache=True)
+    FORKED["must_survive_its_end_in_children"](make, C, right)
 
 
 @pytest.mark.parametrize("cache_type", ["readahead", "bytes", "mmap", "background", "all", "none"])
 def test_an_open_file_does_not_hang_or_lose_its_place_in_a_child(fs: Any, cache_type: str) -> None:
-    whole = fs.cat_file(f"{C}/{LONG}")
-    with fs.open(f"{C}/{LONG}", block_size=30_000, cache_type=cache_type) as file:
-        assert file.read(1000) == whole[:1000]
-        children = [Child(file.read) for _ in range(2)]
-        assert [child.result() for child in children] == [whole[1000:]] * 2
-        assert Child(lambda: (file.seek(250_000), file.read(10), file.close())).result()[1] == whole[250_000:250_010]
-        assert file.read() == whole[1000:]
+    FORKED["must_keep_its_place"](fs, f"{C}/{LONG}", cache_type)
 
 
 def test_a_file_being_written_is_not_written_by_two(fs: Any, server: FaultServerProcess) -> None:
     before = server.stats().count(op="PutBlob")
-    with fs.open(f"{C}/made/once", "wb") as file:
-        file.write(b"parent")
-        for method in (lambda: file.write(b"child"), file.flush, file.close):
-            with pytest.raises(NotForkSafe, match="opened for writing before the process forked; close it before"):
-                Child(method).result()
-
-        def forget() -> None:
-            nonlocal file
-            file = None
-            gc.collect()
-
-        Child(forget).result()
-    assert fs.cat_file(f"{C}/made/once") == b"parent"
+    FORKED["must_be_written_by_the_parent_only"](fs, f"{C}/made/once")
     assert server.stats().count(op="PutBlob") == before + 1
 
 

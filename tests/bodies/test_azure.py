@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import gzip
 import hashlib
-import inspect
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,23 +15,22 @@ pytest.importorskip("azure.storage.blob")
 
 from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobServiceClient
-from azure.storage.blob.aio import BlobServiceClient as AioBlobServiceClient
 
 import resilient_io as rio
-from resilient_io import events, report
+from resilient_io import report
 from resilient_io.azure.filesystem import ResilientAzureBlobFileSystem
 from resilient_io.drive import runtime as runtimes
 from resilient_io.errors import ObjectChanged, ResilientIOError
 
+from .azure_clients import MODES, Clients, Read, where
 from .odd_store import Ask, OddStore, Reply, odd_store
+from .stalls import must_not_wait_for_a_stall
 
 pytestmark = pytest.mark.wire
 POLICY: dict[str, object] = {
     "backoff_base_s": 0.001, "backoff_cap_s": 0.01, "max_attempts": 3, "retry_budget_burst": 1000,
 }  # fmt: skip
 DATA = random.Random(8).randbytes(300_000)
-KEY = base64.b64encode(b"key").decode()
-MODES = ["sync", "aio", "adlfs"]
 RANGES: dict[str, tuple[int | None, int | None]] = {
     "whole": (None, None), "head": (0, 1000), "middle": (1000, 200_000), "open end": (1000, None),
 }  # fmt: skip
@@ -42,46 +39,12 @@ UNREADABLE = [
     "bytes {first}-{last}/123", "bytes {last}-{first}/{size}",
 ]  # fmt: skip
 each_range = pytest.mark.parametrize("asked", RANGES)
-Read = Callable[..., bytes]
-
-
-class Clients:
-    """A client of each kind of one store, under the policy of the moment."""
-
-    def __init__(self, url: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        where = f"DefaultEndpointsProtocol=http;AccountName=acct;AccountKey={KEY};BlobEndpoint={url}/acct;"
-        self._sync = BlobServiceClient.from_connection_string(where, **rio.azure.client_kwargs())
-        self._aio = AioBlobServiceClient.from_connection_string(where, **rio.azure.client_kwargs(aio=True))
-        self.fs = ResilientAzureBlobFileSystem(connection_string=where, skip_instance_cache=True)
-
-    def close(self) -> None:
-        self._loop.run_until_complete(self._aio.close())
-        self._loop.close()
-
-    def reader(self, mode: str) -> Read:
-        def read(start: int | None = None, end: int | None = None, policy: Any = None, **options: Any) -> bytes:
-            rio.configure(**{**POLICY, **(policy or {})})
-            if mode == "adlfs":
-                return bytes(self.fs.cat_file("c/train/000001", start=start, end=end))
-            length = None if end is None else end - (start or 0)
-            return self._loop.run_until_complete(self._download(mode, start, length, options))
-
-        return read
-
-    async def _download(self, mode: str, start: int | None, length: int | None, options: Any) -> bytes:
-        client: Any = self._sync if mode == "sync" else self._aio
-        blob = client.get_blob_client("c", "train/000001")
-        stream = blob.download_blob(offset=start, length=length, **options)
-        stream = await stream if inspect.isawaitable(stream) else stream
-        data = stream.readall()
-        return bytes(await data if inspect.isawaitable(data) else data)
 
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[tuple[OddStore, Clients]]:
     with odd_store(DATA) as store:
-        clients = Clients(store.url)
+        clients = Clients(store.url, POLICY)
         yield store, clients
         clients.close()
 
@@ -285,9 +248,11 @@ def test_the_md5_of_a_blob_in_parallel_ranges_is_compared_under_strict(store: Od
             reply.pieces = [bytes(damaged[ask.first : ask.end])]
         return reply
 
-    where = f"DefaultEndpointsProtocol=http;AccountName=acct;AccountKey={KEY};BlobEndpoint={store.url}/acct;"
     fs = ResilientAzureBlobFileSystem(
-        connection_string=where, skip_instance_cache=True, blocksize=100_000, resilience={**POLICY, "verify": "strict"}
+        connection_string=where(store.url),
+        skip_instance_cache=True,
+        blocksize=100_000,
+        resilience={**POLICY, "verify": "strict"},
     )
     breaks = 3
     store.how = how
@@ -302,20 +267,7 @@ def test_the_md5_of_a_blob_in_parallel_ranges_is_compared_under_strict(store: Od
 
 @pytest.mark.parametrize("pause_s", [0.02, 30.0], ids=["trickle", "silence"])
 def test_a_body_that_stalls_is_not_waited_for(store: OddStore, read: Read, pause_s: float) -> None:
-    def how(ask: Ask) -> Reply:
-        reply = store.sound(ask)
-        if ask.number == 1:
-            rest = DATA[1000:1200]
-            reply.pieces = [DATA[:1000], *(each for byte in rest for each in (pause_s, bytes([byte])))]
-        return reply
-
-    store.how = how
-    seen: list[events.Event] = []
-    unsubscribe = events.subscribe(seen.append)
-    assert read(policy={"min_throughput_bytes_per_s": 50_000, "stall_window_s": 0.1}) == DATA
-    unsubscribe()
-    assert len([event for event in seen if isinstance(event, events.AttemptFailed)]) == 1
-    assert store.asks[1].first >= 1000
+    must_not_wait_for_a_stall(store, read, DATA, pause_s)
 
 
 @pytest.mark.parametrize("on_error", ["return", "raise"])

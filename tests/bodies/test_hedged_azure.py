@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import inspect
 import random
 import threading
@@ -19,57 +18,23 @@ from azure.storage.blob.aio import BlobServiceClient as AioBlobServiceClient
 
 import resilient_io as rio
 from resilient_io import report
-from resilient_io.azure.filesystem import ResilientAzureBlobFileSystem
 from resilient_io.control import hedge
 from resilient_io.drive import runtime as runtimes
 
+from .azure_clients import MODES, Clients, Read, where
 from .odd_store import Ask, OddStore, Reply, odd_store
 
 pytestmark = pytest.mark.wire
 POLICY: dict[str, object] = {"backoff_base_s": 0.001, "backoff_cap_s": 0.01, "max_attempts": 3}
 DATA = random.Random(9).randbytes(100_000)
-KEY = base64.b64encode(b"key").decode()
-MODES = ["sync", "aio", "adlfs"]
 # After so long a second request is sent: a busy machine answers sooner.
 LATE_S = 0.1
-Read = Callable[..., bytes]
-
-
-class Clients:
-    """A client of each kind of one store, under the policy of the moment."""
-
-    def __init__(self, url: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        where = f"DefaultEndpointsProtocol=http;AccountName=acct;AccountKey={KEY};BlobEndpoint={url}/acct;"
-        self._sync = BlobServiceClient.from_connection_string(where, **rio.azure.client_kwargs())
-        self._aio = AioBlobServiceClient.from_connection_string(where, **rio.azure.client_kwargs(aio=True))
-        self._fs = ResilientAzureBlobFileSystem(connection_string=where, skip_instance_cache=True)
-
-    def close(self) -> None:
-        self._loop.run_until_complete(self._aio.close())
-        self._loop.close()
-
-    def reader(self, mode: str) -> Read:
-        def read(hedge: bool = True) -> bytes:
-            rio.configure(**POLICY, hedge=hedge)
-            if mode == "adlfs":
-                return bytes(self._fs.cat_file("c/train/000001"))
-            return self._loop.run_until_complete(self._download(mode))
-
-        return read
-
-    async def _download(self, mode: str) -> bytes:
-        client: Any = self._sync if mode == "sync" else self._aio
-        stream = client.get_blob_client("c", "train/000001").download_blob()
-        stream = await stream if inspect.isawaitable(stream) else stream
-        data = stream.readall()
-        return bytes(await data if inspect.isawaitable(data) else data)
 
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[tuple[OddStore, Clients]]:
     with odd_store(DATA) as store:
-        clients = Clients(store.url)
+        clients = Clients(store.url, {**POLICY, "hedge": True})
         yield store, clients
         clients.close()
 
@@ -178,7 +143,7 @@ def test_the_winner_s_body_goes_on_where_it_dies(store: OddStore, read: Read, mo
 
 def test_off_unless_asked(store: OddStore, read: Read) -> None:
     store.how = late(store, 0.2, 1)
-    assert read(hedge=False) == DATA
+    assert read(policy={"hedge": False}) == DATA
     assert len(store.asks) == 1
 
 
@@ -200,9 +165,8 @@ def test_the_parts_of_a_large_download_are_hedged_each(
 ) -> None:
     """A download of four ranges, of which one or two are late."""
     parts = {"max_single_get_size": 25_000, "max_chunk_get_size": 25_000}
-    where = f"DefaultEndpointsProtocol=http;AccountName=acct;AccountKey={KEY};BlobEndpoint={store.url}/acct;"
     kind: Any = AioBlobServiceClient if aio else BlobServiceClient
-    client = kind.from_connection_string(where, **rio.azure.client_kwargs(aio=aio), **parts)
+    client = kind.from_connection_string(where(store.url), **rio.azure.client_kwargs(aio=aio), **parts)
     rio.configure(**POLICY, hedge=True)
 
     async def read() -> bytes:

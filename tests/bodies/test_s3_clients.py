@@ -19,11 +19,12 @@ from botocore.exceptions import BotoCoreError, ClientError, FlexibleChecksumErro
 from botocore.response import StreamingBody
 
 import resilient_io as rio
-from resilient_io import classify, events, report
+from resilient_io import classify, report
 from resilient_io.drive import runtime as runtimes
 from resilient_io.errors import ObjectChanged
 
 from .odd_store import Ask, OddStore, Reply, odd_store
+from .stalls import must_not_wait_for_a_stall
 
 pytestmark = pytest.mark.wire
 POLICY: dict[str, object] = {
@@ -271,20 +272,7 @@ def test_a_body_without_length_fails_under_strict(store: OddStore, read: Read) -
 
 @pytest.mark.parametrize("pause_s", [0.02, 30.0], ids=["trickle", "silence"])
 def test_a_body_that_stalls_is_not_waited_for(store: OddStore, read: Read, pause_s: float) -> None:
-    def how(ask: Ask) -> Reply:
-        reply = store.sound(ask)
-        if ask.number == 1:
-            rest = DATA[1000:1200]
-            reply.pieces = [DATA[:1000], *(each for byte in rest for each in (pause_s, bytes([byte])))]
-        return reply
-
-    store.how = how
-    seen: list[events.Event] = []
-    unsubscribe = events.subscribe(seen.append)
-    assert read(policy={"min_throughput_bytes_per_s": 50_000, "stall_window_s": 0.1}) == DATA
-    unsubscribe()
-    assert len([event for event in seen if isinstance(event, events.AttemptFailed)]) == 1
-    assert store.asks[1].first >= 1000
+    must_not_wait_for_a_stall(store, read, DATA, pause_s)
 
 
 # -- what callers of botocore do with a body ---------------------------------------------------------
