@@ -58,7 +58,8 @@ def test_an_account_s_ceiling_slows_all_prefixes_together(azure_store: Any, coor
     assert jain([float(done[prefix]) for prefix in PREFIXES]) >= 0.9, done
     assert sum(done.values()) >= 0.35 * CEILING_PER_S * SECONDS  # it climbs from what it entered with
     assert refused <= 0.2 * len(log)
-    assert all(scope.refused for scope in report.values() if scope.leaf)
+    # So few that one of the four prefixes may have had none; each was told where it was met all the same.
+    assert sum(scope.refused for scope in report.values() if scope.leaf) == refused
 
 
 def test_a_hot_blob_slows_itself_and_not_its_prefix(azure_store: Any) -> None:
