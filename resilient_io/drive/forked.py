@@ -87,7 +87,8 @@ class CarefulFile:
 
     def read(self, length: int = -1) -> bytes:
         """Return up to `length` bytes from the position on; all that follow if it is negative."""
-        self._renew()
+        if self._pid != os.getpid():  # not by a method: text is read 8 KiB at a time
+            self._renew()
         data: bytes = super().read(length)  # type: ignore[misc]  # the file's class comes after this one
         return data
 
