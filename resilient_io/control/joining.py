@@ -85,6 +85,8 @@ def part(rec: Record, members: float, in_flight: float, now: float, law: Constan
 
     What all were trying out at the moment is over; and one that is a part must not judge refusals as if it were all.
     """
+    if rec[ENTERING] != 0.0:  # what all asked for is not yet known to be too much: nobody here would find out
+        rec[RATE] = min(rec[RATE], rec[ENTRY_RATE])
     for index in _OF_ALL:
         rec[index] /= members
     rec[RATE] = max(law.rate_min, rec[RATE])

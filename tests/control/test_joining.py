@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from resilient_io.control import joining, law
-from resilient_io.control.law_record import BEGAN_AT, COUNT_BEFORE, delivered_per_s
+from resilient_io.control.law_record import BEGAN_AT, COUNT_BEFORE, ENTRY_RATE, delivered_per_s
 
 
 def served(count: int, *, at_s: float, in_flight: int) -> list[float]:
@@ -43,3 +43,18 @@ def test_a_process_that_was_quiet_for_a_second_is_aligned() -> None:
     joining.join(mine, [row], 100.5)
     assert (mine[law.COUNT], mine[COUNT_BEFORE]) == (0.0, 40.0)
     assert mine[BEGAN_AT] < 100.0
+
+
+def test_a_part_of_an_undecided_entry_takes_the_cautious_rate() -> None:
+    """The holder of the lock was stopped at the entry: four went on at all that they had asked for."""
+    rec = law.fresh(100.0)
+    for number in range(8):
+        law.on_send(rec, 100.0 + number / 100, 0.5)
+    for number in range(4):
+        law.on_success(rec, 100.1 + number / 100, 100.0, backlog=False)
+    law.on_refusal(rec, 100.2, 100.05, 0.5)
+    assert rec[law.ENTERING] == 1.0
+    assert rec[law.RATE] > rec[ENTRY_RATE]
+    joining.part(rec, 4.0, 2.0, 100.3)
+    assert rec[law.RATE] == rec[ENTRY_RATE]
+    assert rec[law.ENTERING] == 0.0
