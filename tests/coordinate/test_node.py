@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from resilient_io.control import law
-from resilient_io.control.law_record import ASSUMED, CHALLENGE
+from resilient_io.control.law_record import ASSUMED, CHALLENGE, ENTRY_RATE
 from resilient_io.coordinate.fleet import Job
 from resilient_io.coordinate.node import _GRACE_TRIES, ALONE_S, NodePace
 from resilient_io.coordinate.table import Table
@@ -172,10 +172,10 @@ def test_a_process_that_finds_the_lock_held_decides_alone(start: Start, folder: 
     slot = Table(folder).slot("store|bucket|train|read", NOW)
     assert slot is not None
     assert slot.lock()
-    shared = slot.read(NOW)[law.RATE]
+    shared, cautious = slot.read(NOW)[law.RATE], slot.read(NOW)[ENTRY_RATE]
     alone, rec = paces[1]
     later = lock_out(alone, NOW + 0.05)
-    assert rec[law.RATE] == pytest.approx(max(law.LAW.rate_min, shared / 4))
+    assert rec[law.RATE] == pytest.approx(max(law.LAW.rate_min, cautious / 4))
     alone.ready_at(later + 10.0)
     assert alone.ready_at(later + 10.05) <= later + 10.05  # it goes on
     slot.unlock()
@@ -236,12 +236,12 @@ def test_a_process_that_is_locked_out_twice_takes_its_part_each_time(start: Star
     enter(paces[0][0], NOW)
     slot = Table(folder).slot("store|bucket|train|read", NOW)
     assert slot is not None
-    shared = slot.read(NOW)[law.RATE]
+    shared, cautious = slot.read(NOW)[law.RATE], slot.read(NOW)[ENTRY_RATE]
     alone, rec = paces[1]
     for start_at in (NOW + 0.05, NOW + 0.75):
         assert slot.lock()
         end = lock_out(alone, start_at)
-        assert rec[law.RATE] == pytest.approx(max(law.LAW.rate_min, shared / 4))
+        assert rec[law.RATE] == pytest.approx(max(law.LAW.rate_min, cautious / 4))
         slot.unlock()
         alone.ready_at(end + ALONE_S)
         assert rec[law.RATE] == pytest.approx(shared)
