@@ -193,6 +193,15 @@ class Listing(AzureBlobFileSystem):  # type: ignore[misc]  # adlfs is untyped
         return True
 
     @unless_off
+    async def _mkdir(self, path: str, create_parents: bool = True, delimiter: str = "/", **kwargs: Any) -> None:
+        """Make a container; below one there is nothing to make, and who may only write blobs may not ask for it."""
+        try:
+            await super()._mkdir(path, create_parents, delimiter, **kwargs)
+        except Exception as error:
+            if not (is_denied(error) and create_parents and self.split_path(path, delimiter=delimiter)[1]):
+                raise
+
+    @unless_off
     async def _rm_files(self, container_name: str, file_paths: Iterable[str], **kwargs: Any) -> None:
         """Delete blobs, and directories' markers after what is in them; one that is gone does not save the others."""
         paths = list(file_paths)

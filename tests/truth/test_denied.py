@@ -43,7 +43,6 @@ SYNC: dict[str, Callable[[Any, str], Any]] = {
     "glob": lambda fs, b: fs.glob(f"{b}/*"),
     "du": lambda fs, b: fs.du(b),
     "mkdir": lambda fs, b: fs.mkdir(f"{b}-new"),
-    "mkdir below": lambda fs, b: fs.mkdir(f"{b}-new/x"),
     "rm": lambda fs, b: fs.rm(f"{b}/train/1"),
     "rm of a tree": lambda fs, b: fs.rm(f"{b}/train", recursive=True),
     "rm_file": lambda fs, b: fs.rm_file(f"{b}/train/1"),
@@ -74,6 +73,16 @@ def test_isfile_said_false_and_mkdir_only_warned_where_access_is_denied(cloud: C
     assert not isinstance(caught.value, FileNotFoundError)
     assert cloud.server.stats().count(status=403) >= 1
     assert (cloud.names(), cloud.containers()) == before
+
+
+def test_mkdir_below_a_container_that_may_not_be_asked_for_failed(cloud: Cloud) -> None:
+    """A SAS for blobs: pyarrow makes a directory before it writes, which adlfs does not send."""
+    if cloud.name == "s3":
+        pytest.skip("s3fs raises, too")
+    deny(cloud)
+    cloud.fs.mkdir(f"{cloud.bucket}/x")
+    with pytest.raises(PermissionError):
+        cloud.fs.mkdir(f"{cloud.bucket}/x", create_parents=False)
 
 
 def test_makedirs_of_a_bucket_that_may_not_be_made_is_no_success(cloud: Cloud) -> None:
