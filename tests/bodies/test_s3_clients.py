@@ -344,7 +344,7 @@ async def _read_into_async(body: Any, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("is_damaged", [False, True], ids=["sound", "damaged"])
-@pytest.mark.parametrize("name", ["read", "iter_chunks", "iter", "iter_lines", "readlines", "readinto", "with", "within"])
+@pytest.mark.parametrize("name", "read iter_chunks iter iter_lines readlines readinto with within".split())
 def test_all_the_ways_to_read_an_async_body_are_checked(
     store: OddStore, running: tuple[OddStore, Clients], name: str, is_damaged: bool
 ) -> None:
