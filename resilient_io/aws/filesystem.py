@@ -150,6 +150,14 @@ class ResilientS3FileSystem(StartsAnew, Uploading):
         if not (key and self._enabled()):
             await super()._makedirs(path, exist_ok=exist_ok)
 
+    async def _isfile(self, path: str) -> bool:
+        """Say whether there is such an object; an older fsspec takes a cancellation for a no."""
+        try:
+            found: bool = (await self._info(path))["type"] == "file"
+        except Exception:  # the guard raises what is no absence
+            return False
+        return found
+
     # -- reading -----------------------------------------------------------------------------------
 
     async def _cat_file(

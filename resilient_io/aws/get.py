@@ -176,7 +176,7 @@ async def _read_pieces(body: Body, answer: Mapping[str, Any], sink: Sink, watch:
         if not piece or watch.stalled:
             return
         missing = body.missing_bytes
-    if is_whole and hasattr(stream, "checksum"):
+    if is_whole and privates.checksum_of(stream) is not None:
         await stream.read(1)  # the SDK compares it when the end is read
 
 

@@ -53,9 +53,7 @@ class Held:
         self._pieces: list[bytes] = []
         self._body = body
         self.error: Exception | None = None
-        if hasattr(body, "checksum"):
-            self.checksum = body.checksum
-            self._expected = getattr(body, "_expected", None)
+        privates.hand_on_checksum(body, self)
 
     async def fill(self, policy: Policy) -> Held:
         """Read the body to its end, or to its death."""

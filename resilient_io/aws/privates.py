@@ -19,6 +19,7 @@ from resilient_io.drive.forked import leave_behind
 
 STOCK_RETRY_ID = "retry-config-s3"
 STOCK_RETRY_EVENT = "needs-retry.s3"
+_OF_A_CHECKED_BODY = ("_checksum", "_expected")
 _ENDPOINT_METHODS = ("create_request", "_get_response", "_send_request")
 
 
@@ -175,8 +176,17 @@ def _set_pool(client: Any, connections: int) -> None:
 
 def checksum_of(body: Any) -> tuple[Any, bytes] | None:
     """Return the running checksum of a body that botocore checks, and what it must come to; None for another one."""
-    checksum, expected = getattr(body, "checksum", None), getattr(body, "_expected", None)
+    # Older ones have no public name for it.
+    checksum, expected = getattr(body, "_checksum", None), getattr(body, "_expected", None)
     return (checksum, base64.b64decode(expected)) if checksum is not None and expected is not None else None
+
+
+def hand_on_checksum(body: Any, to: Any) -> None:
+    """Let what is read in the place of a body be known by the checksum of that, if it has one."""
+    for name in _OF_A_CHECKED_BODY:
+        value = getattr(body, name, None)
+        if value is not None:
+            setattr(to, name, value)
 
 
 def fresh_checksum_of(body: Any) -> tuple[Any, bytes] | None:
@@ -201,6 +211,8 @@ def put_raw(body: Any, raw: Any) -> None:
     if hasattr(body, "_raw_stream"):
         body._raw_stream = raw
     else:
+        # What a proxy keeps is kept by what stands below it: its checksum would go with the first answer.
+        hand_on_checksum(body, raw)
         body.__wrapped__ = raw
 
 

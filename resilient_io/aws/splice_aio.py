@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
@@ -33,6 +34,21 @@ class AioSpliced(Splice):
                 delay_s = self.died(error)
             await runtime().clock.sleep_async(delay_s)
             answer = await self._ask()
+
+    def handed_on(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer with this body in it, and with the length of what it will bring."""
+        answer = super().handed_on(answer)
+        # Weak, so that a body that nobody reads is freed at once, and its connection with it.
+        self._body_above = weakref.ref(answer["Body"])
+        return answer
+
+    async def __aenter__(self) -> Any:
+        """Return the body that is read: those of an older aiobotocore leave this to what they wrap."""
+        body = self._body_above()
+        return self if body is None else body
+
+    async def __aexit__(self, *about: object) -> None:
+        self.close()
 
     def new_body(self, length_bytes: int) -> Any:
         """Return a StreamingBody that reads from this one, for an answer whose own has another length."""

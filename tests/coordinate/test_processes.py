@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -252,19 +253,29 @@ def test_a_process_that_is_stopped_for_a_second_goes_on_where_it_was(start: Star
 
 
 def test_a_process_of_weight_three_gets_three_times_as_much(start: Start) -> None:
-    """While both wait; then the light one has all."""
+    """While both wait; then the light one has all, as long as it asks."""
     job = start()
-    job.add(240, threads=4, RESILIENT_IO_WEIGHT="3")
-    job.add(240, threads=4, RESILIENT_IO_WEIGHT="1")
+    job.add(320, threads=4, RESILIENT_IO_WEIGHT="3")
+    job.add(10_000, threads=4, RESILIENT_IO_WEIGHT="1")
     job.begin()
-    assert [job.done(rank) for rank in range(2)] == [240, 240]
+    assert job.done(0) == 320
+    last_s = max(one.start_s for one in served(job.server.log()) if one.key.startswith("train/p0-"))
+    wait_for(lambda: now_at(job.server) >= last_s + 2.0)
+    job.begin()
+    assert 0 < job.done(1) < 10_000
     log = served(job.server.log())
-    last_s = max(one.start_s for one in log if one.key.startswith("train/p0-"))
-    both = [one for one in log if last_s - 2.0 <= one.start_s < last_s - 0.1]
-    got = Counter(one.key[:8] for one in both)
-    print(got)
-    assert per_s(log, last_s + 0.3, last_s + 1.3) >= 0.65 * CEILING_PER_S
-    assert 2.0 <= got["train/p0"] / got["train/p1"] <= 4.0
+    before = tenths(log, last_s - 2.5, 24)
+    after = tenths(log, last_s + 0.3, 17)
+    print(before, after)
+    # By medians: a machine that is busy elsewhere lets nobody send in some tenths, or one of the two alone.
+    assert 0.65 <= median(got["train/p0"] / got.total() for got in before if got) <= 0.85
+    assert median(got["train/p1"] for got in after) >= 0.65 * 0.1 * CEILING_PER_S
+
+
+def tenths(log: Sequence[Exchange], start_s: float, count: int) -> list[Counter[str]]:
+    """How much each process sent in each of so many tenths of a second."""
+    numbers = [((one.start_s - start_s) * 10.0 // 1.0, one.key[:8]) for one in log]
+    return [Counter(rank for number, rank in numbers if number == tenth) for tenth in range(count)]
 
 
 def unshared() -> list[str]:

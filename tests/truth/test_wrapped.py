@@ -8,6 +8,7 @@ from typing import Any
 
 import fsspec
 import pytest
+from fsspec.implementations import cached, dirfs
 
 import resilient_io as rio
 from resilient_io.errors import ResilientIOError, ThrottledError
@@ -60,11 +61,22 @@ CHANGING: dict[str, Callable[[Any, str, Path], Any]] = {
 }
 
 
+def skip_if_fsspec_cannot(kind: str, name: str) -> None:
+    """Skip what an older fsspec does not do by itself, above any filesystem."""
+    if name != "cat_ranges":
+        return
+    if kind == "dir" and name not in vars(dirfs.DirFileSystem):
+        pytest.skip("the cat_ranges of this fsspec's dir:: gives errors as values, whatever on_error says")
+    if kind == "simplecache" and not hasattr(cached.SimpleCacheFileSystem, "_local_paths_for_ranges"):
+        pytest.skip("the cat_ranges of this fsspec's simplecache:: reads nothing that is not cached")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", [*ASKING, *CHANGING])
 def test_a_refusal_is_raised_through_every_layer(
     cloud: Cloud, above: Above, tmp_path: Path, kind: str, name: str
 ) -> None:
+    skip_if_fsspec_cannot(kind, name)
     fs, path = above(kind)
     before = cloud.names(), cloud.containers()
     cloud.refuse()
