@@ -193,6 +193,11 @@ _LIMIT = {
 
 _READ_BACK = "read the object back to see if it was written, or make the write conditional"
 _SPREAD = "spread the keys over more prefixes, lower max_concurrency, or raise "
+_NO_PERMIT = (
+    "raise rate_per_s, bytes_per_s, max_concurrency or max_concurrency_node where they are set, spread the keys over "
+    "more prefixes if their limit was learnt (rio.report() shows it), or raise "
+)
+_ACCOUNT = "a limit of the account, more prefixes do not help: use more accounts, ask for a higher limit, or raise "
 # What to try, by (reason, kind) and else by (reason, "").
 _ADVICE = {
     ("throttle_attempts", ""): _SPREAD + "max_throttle_attempts",
@@ -243,6 +248,10 @@ def advice_for(record: GiveUp) -> str:
     if kind == "ambiguous":
         return _READ_BACK
     rule = record.verdict.rule if record.verdict is not None else ""
+    if rule == "waited-for-permit":
+        return _NO_PERMIT + _LIMIT[record.reason]
+    if record.verdict is not None and record.verdict.level == "account":
+        return _ACCOUNT + _LIMIT[record.reason]
     if rule in _CURES and record.reason in ("not_retryable", "throttle_attempts", "deadline"):
         return _CURES[rule]
     return _ADVICE.get((record.reason, kind)) or _ADVICE.get((record.reason, ""), "")

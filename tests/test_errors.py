@@ -55,6 +55,20 @@ def test_advice_of_the_record_stands_in_place_of_the_usual_one() -> None:
     assert message_of(record).endswith("; try: switch the light on")
 
 
+def test_more_prefixes_were_advised_against_a_limit_of_the_account() -> None:
+    verdict = Verdict(kind=FaultKind.THROTTLED, load=Load.REFUSED, rule="azure-account", level="account")
+    text = message_of(GiveUp(reason="throttle_attempts", verdict=verdict, attempts=3))
+    assert "a limit of the account, more prefixes do not help" in text
+    assert text.endswith("or raise max_throttle_attempts")
+
+
+def test_a_wait_for_one_s_own_limit_was_told_as_the_store_s() -> None:
+    verdict = Verdict(kind=FaultKind.THROTTLED, rule="waited-for-permit")
+    text = message_of(GiveUp(reason="total_deadline", verdict=verdict))
+    assert "try: raise rate_per_s, bytes_per_s, max_concurrency or max_concurrency_node where they are set" in text
+    assert text.endswith("or raise total_deadline_s")
+
+
 @pytest.mark.parametrize(
     ("reason", "verdict", "cls"),
     [

@@ -120,6 +120,14 @@ def label(level: str) -> str:
     return f"{root}/{within} ({op_class})" if prefix else f"{root} ({op_class})"
 
 
+def level_of(level: str) -> str:
+    """Return what the level of this key is: "endpoint", "account", "bucket" (or container), "prefix" or "blob"."""
+    place = level.split(_SEPARATOR)[:-1]
+    if any(part.startswith(_BLOB) for part in place[3:]):
+        return "blob"
+    return ("endpoint", "account", "bucket", "prefix")[min(len(place), 4) - 1]
+
+
 @lru_cache(maxsize=1024)
 def normal_endpoint(url: str) -> str:
     """Return `scheme://host[:port]` in lower case, without credentials, path, query or default port.

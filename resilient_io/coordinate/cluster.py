@@ -22,7 +22,7 @@ from resilient_io.control import fleet_split, joining
 from resilient_io.control.fleet_split import Entry, Sums
 from resilient_io.control.law_record import ENTRY_RATE, LIMITED, RATE, REFUSED_AT, SHARE
 from resilient_io.coordinate.folder import Unusable, directory
-from resilient_io.coordinate.hub import Hub, HubLost, place_of
+from resilient_io.coordinate.hub import Hub, HubLost, load, place_of
 from resilient_io.coordinate.lead import Lead, node_of
 from resilient_io.coordinate.slot import Slot
 from resilient_io.coordinate.table import Table
@@ -181,7 +181,12 @@ class ClusterLink:
     """What a gate has of a cluster: the thread of its process that exchanges. Starts it when it is first woken."""
 
     def __init__(self, url: str) -> None:
-        """Keep the URL; nothing is connected here."""
+        """Keep the URL; nothing is connected here.
+
+        What talks to Redis is imported here, and not by the thread: a fork in the middle of that left children with
+        half a module, who never reached Redis, or hung in an import of their own.
+        """
+        load()
         self._url = url
         self._thread: threading.Thread | None = None
         self._signals = _Signals()

@@ -7,6 +7,7 @@ Redis may be flushed, restarted or replaced at any time. Keys hold a version and
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import urllib.parse
@@ -96,6 +97,14 @@ _SHA: Final = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
 
 class HubLost(Exception):
     """The hub did not do what it should; the text says why, and holds nothing of the URL and of the hub's answers."""
+
+
+def load() -> None:
+    """Import what talks to Redis, in the caller's thread: a fork while another one imports leaves half a module."""
+    with contextlib.suppress(ImportError):  # the first exchange says so
+        import redis.backoff
+        import redis.exceptions
+        import redis.retry  # noqa: F401
 
 
 class Hub:

@@ -7,6 +7,7 @@ its name instead, and they see that (`Table.renew`).
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import stat
 import time
@@ -18,6 +19,7 @@ from resilient_io.coordinate.bytelock import ByteLock
 from resilient_io.coordinate.folder import Unusable
 from resilient_io.coordinate.layout import FILE_BYTES, HEADER
 
+_log = logging.getLogger("resilient_io")
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 # How long another process may take to prepare the file; it needs a millisecond.
 _PREPARED_S: Final = 1.0
@@ -90,6 +92,7 @@ def _fill(fd: int) -> None:
 
 
 def _replace(path: Path) -> None:
+    _log.warning("%s was no table of limits, or spoilt: another one takes its place", path)
     other = path.with_name(f"{path.name}.{os.urandom(6).hex()}")
     fd = os.open(other, _FLAGS | os.O_EXCL, 0o600)
     try:

@@ -80,6 +80,7 @@ class Answers:
     def _settle_failed(self, lane: Lane, charged: Level, outcome: Outcome, sent_at: float, now: float) -> None:
         if outcome is Outcome.REFUSED:
             lane.prefix.flow.forget()
+            charged.tally.charged += 1
         for level in lane.levels:
             level.tally.count(outcome)
         paces = [level.pace for level in lane.levels]

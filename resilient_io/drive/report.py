@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 
 from resilient_io.control import law
-from resilient_io.control.scopes import label
+from resilient_io.control.scopes import label, level_of
 from resilient_io.drive.runtime import runtime
 from resilient_io.drive.scope import Level
 from resilient_io.errors import redact
@@ -63,6 +63,11 @@ class ScopeReport:
     """Those of them of which the second request was answered sooner."""
     leaf: bool = True
     """Whether requests are counted here first; False for the buckets and stores above, which sum up."""
+    level: str = "prefix"
+    """What it is: "endpoint", "account", "bucket" (a container, too), "prefix" or "blob"."""
+    charged: int = 0
+    """Refusals that were this scope's own, by what the service said or its neighbours show; others were for a wider
+    limit, that of a bucket or an account, or for one hot blob."""
 
     @property
     def advice(self) -> str:
@@ -80,8 +85,11 @@ class Report:
     """All scopes that this process knows, in the order of their first use."""
 
     def hot_prefixes(self, n: int = 5) -> tuple[ScopeReport, ...]:
-        """Return at most `n` prefixes that were refused, the most refused first; each has an `advice`."""
-        hot = [scope for scope in self.scopes if scope.leaf and scope.refused]
+        """Return at most `n` prefixes (and hot blobs) that were refused, the most refused first, each with an `advice`.
+
+        Only those whose own limit it was, at least as often as not: see `ScopeReport.charged`.
+        """
+        hot = [scope for scope in self.scopes if scope.leaf and _is_hot(scope)]
         return tuple(sorted(hot, key=lambda scope: (-scope.refused, scope.label))[:n])
 
     def to_json(self) -> str:
@@ -97,12 +105,19 @@ class Report:
         lines = _table([_HEAD, *map(_row, busiest[:_SHOWN_SCOPES])])
         if len(busiest) > _SHOWN_SCOPES:
             lines.append(f"... and {len(busiest) - _SHOWN_SCOPES} more")
-        hot = self.hot_prefixes()
+        wider = [scope for scope in self.scopes if not scope.leaf and scope.charged]
+        if wider:
+            lines += ["", *_table([_HEAD, *map(_row, wider)])]
+        hot = (*self.hot_prefixes(), *wider)
         capped = [scope for scope in leaves if scope.plateau_bytes_per_s is not None and scope not in hot]
         lines += [f"{scope.label}: {scope.advice}" for scope in (*hot, *capped) if scope.advice]
         lines += [f"{scope.label}: {scope.unverified} {_UNVERIFIED}" for scope in leaves if scope.unverified]
         lines += [_hedged(scope) for scope in leaves if scope.hedged]
         return "\n".join(lines)
+
+
+def _is_hot(scope: ScopeReport) -> bool:
+    return scope.refused > 0 and 2 * scope.charged >= scope.refused
 
 
 def report() -> Report:
@@ -155,6 +170,8 @@ def _scope_report(level: Level, now: float, waiting: int, in_flight: int, places
         hedged=tally.hedged,
         hedges_won=tally.hedges_won,
         leaf=places > 0,
+        level=level_of(level.key),
+        charged=tally.charged,
     )
 
 
@@ -168,12 +185,22 @@ def _advice(scope: ScopeReport) -> str:
         return ""
     if scope.share_refused < _WORTH_ADVICE:
         return "refused now and then; the limit holds it at its ceiling, nothing need be done"
-    what = (
-        "spread the keys over more prefixes" if scope.op_class in ("read", "write") else "send fewer of these at once"
-    )
+    what = _what(scope)
     if scope.rate_per_s is None:
         return f"{what}, or set rate_per_s or a lower max_concurrency"
     return f"{what}: this one takes about {scope.rate_per_s:.3g} requests a second from this process"
+
+
+def _what(scope: ScopeReport) -> str:
+    if scope.op_class not in ("read", "write"):
+        return "send fewer of these at once"
+    match scope.level:
+        case "prefix":
+            return "spread the keys over more prefixes"
+        case "blob":
+            return "keep copies of this object under other names, or read it once and hand it on"
+        case _:
+            return f"a limit of the whole {scope.level}, more prefixes do not help: use more of them, or ask for more"
 
 
 def _hedged(scope: ScopeReport) -> str:

@@ -61,6 +61,7 @@ class Tally:
     sent: int = 0
     succeeded: int = 0
     refused: int = 0
+    charged: int = 0
     suspected: int = 0
     dropped: int = 0
     waited: int = 0

@@ -528,3 +528,13 @@ os._exit(0) if child == 0 else os.waitpid(child, 0)
     finally:
         errors = [job.communicate(b"..")[1] for job in jobs]
     assert all(b"Traceback" not in error for error in errors), errors
+
+
+def test_a_fork_while_the_thread_imported_redis_left_half_a_module() -> None:
+    """Children that were forked then never reached Redis, or hung in an import of their own."""
+    program = (
+        "import sys\nfrom resilient_io.coordinate.cluster import ClusterLink\n"
+        "assert 'redis' not in sys.modules\nClusterLink('redis://localhost:1/0')\n"
+        "assert {'redis', 'redis.retry', 'redis.backoff', 'redis.exceptions'} <= set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -100,11 +100,13 @@ def test_a_read_only_folder_is_not_used(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 100, b"RIOLIMIT" + bytes(4096)])
-def test_a_file_that_is_no_table_is_made_anew(folder: Path, content: bytes) -> None:
-    """A crash while it was made, another version, or something else under its name."""
+def test_a_file_that_is_no_table_is_made_anew(folder: Path, content: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """A crash while it was made, another version, or something else under its name; with a warning, but for nothing."""
     path = Table(folder).path
     path.write_bytes(content)
+    caplog.clear()
     assert not slot_of(Table(folder)).is_limited()
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * bool(content)
 
 
 def test_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

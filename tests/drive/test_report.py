@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 import resilient_io as rio
-from resilient_io.control.scopes import scope_path
+from resilient_io.control.scopes import level_of, scope_path
 from resilient_io.drive.gate import Outcome
 from resilient_io.drive.report import ScopeReport
 from resilient_io.drive.runtime import reset, runtime
@@ -68,7 +68,8 @@ def test_what_is_in_flight_and_who_waits() -> None:
 
 
 def test_hot_prefixes_are_ordered_by_refusals() -> None:
-    send("cold", times=100)
+    for number in range(40):  # so many are served that what a few are refused is theirs, not the bucket's
+        send(f"cold{number}", times=50)
     for number in range(7):
         send(f"hot{number}", Outcome.REFUSED, times=number + 1)
     hot = rio.report().hot_prefixes()
@@ -86,6 +87,32 @@ def test_the_advice_fits_the_scope() -> None:
     assert "nothing need be done" in scope("s3://b/rare (read)").advice
     send("fine")
     assert scope("s3://b/fine (read)").advice == ""
+
+
+def test_an_account_s_limit_was_blamed_on_its_prefixes() -> None:
+    """And the account had no line, while each prefix was told to spread its keys, which does not help."""
+    for number in range(6):
+        path = scope_path(endpoint="https://a.test", account="acct", bucket="c", prefix=f"p{number}", op_class="read")
+        for _ in range(4):
+            permit = runtime().gate.acquire(path, Policy(), deadline_at=1e9)
+            permit.charge = "account"
+            permit.free(Outcome.REFUSED)
+    found = rio.report()
+    account = scope("https://a.test acct (read)")
+    assert (account.level, account.charged, account.refused, account.limited) == ("account", 24, 24, True)
+    assert found.hot_prefixes() == ()
+    assert "a limit of the whole account, more prefixes do not help" in account.advice
+    assert "acct (read)" in str(found)
+    assert "spread the keys" not in str(found)
+
+
+def test_a_level_is_known_by_its_key() -> None:
+    assert (
+        level_of(scope_path(endpoint="e", bucket="b", prefix="p|q", op_class="read").of_blob("x").levels()[-1])
+        == "blob"
+    )
+    assert level_of(scope_path(endpoint="e", bucket="b", prefix="p|q", op_class="read").levels()[-1]) == "prefix"
+    assert level_of(scope_path(endpoint="e", bucket="b", prefix="p", op_class="read").levels()[0]) == "endpoint"
 
 
 def test_the_report_as_json() -> None:
