@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import re
+import urllib.parse
 from collections.abc import Callable, Mapping
 
 Check = Callable[[object], object]
@@ -89,9 +90,18 @@ def or_none(check: Check) -> Check:
 
 def url_of_redis(value: object) -> object:
     """Check the form only; nothing is connected. What is wrong is said without the text: it may hold a password."""
-    if value is None or (isinstance(value, str) and re.match(r"(rediss?://[^/\s]|unix:///)\S*\Z", value)):
+    shaped = isinstance(value, str) and re.match(r"(rediss?://[^/\s]|unix:///)\S*\Z", value)
+    if value is None or (shaped and _has_host_and_port(str(value))):
         return value
     raise ValueError("a URL such as 'rediss://:password@host:6379/0' ('redis://', 'rediss://' or 'unix://'), or None")
+
+
+def _has_host_and_port(url: str) -> bool:
+    try:
+        parts = urllib.parse.urlsplit(url)
+        return parts.scheme == "unix" or (bool(parts.hostname) and parts.port != 0)
+    except ValueError:  # a port that is no number or too large, an address without its bracket
+        return False
 
 
 def pairs_of_names(value: object) -> object:
