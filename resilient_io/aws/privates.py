@@ -200,7 +200,7 @@ def fresh_checksum_of(body: Any) -> tuple[Any, bytes] | None:
 
 def raw_of(body: Any) -> Any:
     """Return the answer of urllib3 or aiohttp below a StreamingBody."""
-    # aiobotocore's bodies were proxies once.
+    # The bodies of aiobotocore before 3.8 are proxies.
     return body._raw_stream if hasattr(body, "_raw_stream") else body.__wrapped__
 
 
