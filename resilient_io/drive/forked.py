@@ -86,8 +86,8 @@ class CarefulFile:
                 "or open it in the worker"
             )
 
-    def read(self, length: int = -1) -> bytes:
-        """Return up to `length` bytes from the position on; all that follow if it is negative."""
+    def read(self, length: int | None = -1) -> bytes:
+        """Return up to `length` bytes from the position on; all that follow if it is negative, or None."""
         self._renew()
         size: int | None = getattr(self, "size", None)
         if size is not None and length is not None and length > 0:
