@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
@@ -119,8 +120,25 @@ class ResilientS3FileSystem(StartsAnew, Uploading):
     async def _call_s3(self, method: str, *options: Any, **kwargs: Any) -> Any:
         """Send one request; a bucket that answered is there, and need not be asked for again."""
         bucket = kwargs.get("Bucket")
-        try:
+        with self._noting(bucket):
             found = await super()._call_s3(method, *options, **kwargs)
+        self._saw(bucket, gone=method == "delete_bucket")
+        return found
+
+    async def _lsdir(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        """List one directory; an older s3fs does not do so by `_call_s3`."""
+        bucket, is_known = self.split_path(path)[0], path in self.dircache
+        with self._noting(bucket):
+            found = await super()._lsdir(path, *args, **kwargs)
+        if not is_known:
+            self._saw(bucket)
+        return found
+
+    @contextmanager
+    def _noting(self, bucket: Any) -> Iterator[None]:
+        """Note of a request that fails what its error tells, which a caller in fsspec or s3fs may not raise."""
+        try:
+            yield
         except FileNotFoundError as error:
             if _code_of(error) == "NoSuchBucket":
                 self._buckets.discard(str(bucket))
@@ -131,8 +149,6 @@ class ResilientS3FileSystem(StartsAnew, Uploading):
             if operation is not None and self._enabled():
                 operation.denied = error
             raise
-        self._saw(bucket, gone=method == "delete_bucket")
-        return found
 
     def _saw(self, bucket: Any, *, gone: bool = False) -> None:
         if isinstance(bucket, str):

@@ -19,7 +19,6 @@ from resilient_io.drive.forked import leave_behind
 
 STOCK_RETRY_ID = "retry-config-s3"
 STOCK_RETRY_EVENT = "needs-retry.s3"
-_OF_A_CHECKED_BODY = ("_checksum", "_expected")
 _ENDPOINT_METHODS = ("create_request", "_get_response", "_send_request")
 
 
@@ -176,17 +175,21 @@ def _set_pool(client: Any, connections: int) -> None:
 
 def checksum_of(body: Any) -> tuple[Any, bytes] | None:
     """Return the running checksum of a body that botocore checks, and what it must come to; None for another one."""
-    # Older ones have no public name for it.
-    checksum, expected = getattr(body, "_checksum", None), getattr(body, "_expected", None)
+    checksum, expected = _running_checksum(body), getattr(body, "_expected", None)
     return (checksum, base64.b64decode(expected)) if checksum is not None and expected is not None else None
 
 
 def hand_on_checksum(body: Any, to: Any) -> None:
     """Let what is read in the place of a body be known by the checksum of that, if it has one."""
-    for name in _OF_A_CHECKED_BODY:
-        value = getattr(body, name, None)
-        if value is not None:
-            setattr(to, name, value)
+    checksum = _running_checksum(body)
+    if checksum is not None:
+        to._checksum, to._expected = checksum, getattr(body, "_expected", None)
+
+
+def _running_checksum(body: Any) -> Any:
+    # It had no public name once.
+    checksum = getattr(body, "checksum", None)
+    return getattr(body, "_checksum", None) if checksum is None else checksum
 
 
 def fresh_checksum_of(body: Any) -> tuple[Any, bytes] | None:
@@ -197,7 +200,7 @@ def fresh_checksum_of(body: Any) -> tuple[Any, bytes] | None:
 
 def raw_of(body: Any) -> Any:
     """Return the answer of urllib3 or aiohttp below a StreamingBody."""
-    # aiobotocore's bodies were proxies once.
+    # The bodies of aiobotocore before 3.8 are proxies.
     return body._raw_stream if hasattr(body, "_raw_stream") else body.__wrapped__
 
 

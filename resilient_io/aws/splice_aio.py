@@ -43,7 +43,7 @@ class AioSpliced(Splice):
         return answer
 
     async def __aenter__(self) -> Any:
-        """Return the body that is read: those of an older aiobotocore leave this to what they wrap."""
+        """Return the body that is read: those of aiobotocore before 3.8 leave this to what they wrap."""
         body = self._body_above()
         return self if body is None else body
 

@@ -59,6 +59,7 @@ class CarefulFile:
 
     path: str
     mode: str
+    loc: int
     closed: bool
     cache: Any
     _pid: int
@@ -85,10 +86,14 @@ class CarefulFile:
                 "or open it in the worker"
             )
 
-    def read(self, length: int = -1) -> bytes:
-        """Return up to `length` bytes from the position on; all that follow if it is negative."""
+    def read(self, length: int | None = -1) -> bytes:
+        """Return up to `length` bytes from the position on; all that follow if it is negative, or None."""
         if self._pid != os.getpid():  # not by a method: text is read 8 KiB at a time
             self._renew()
+        size: int | None = getattr(self, "size", None)
+        if size is not None and length is not None and length > 0:
+            # The background cache of an older fsspec raises a ValueError for what lies far behind the end.
+            length = min(length, max(0, size - self.loc))
         data: bytes = super().read(length)  # type: ignore[misc]  # the file's class comes after this one
         return data
 

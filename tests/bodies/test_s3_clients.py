@@ -118,7 +118,7 @@ def test_a_sound_body_costs_one_request(store: OddStore, read: Read, asked: str,
     seen: list[Any] = []
     assert read(amt=amt, seen=seen, **_range(asked)) == DATA[RANGES[asked][1]]
     assert len(store.asks) == 1
-    # By its type: the bodies of an older aiobotocore are proxies, and say that they are what they wrap.
+    # By its type: the bodies of aiobotocore before 3.8 are proxies, and say that they are what they wrap.
     assert issubclass(type(seen[0]["Body"]), (StreamingBody, AioStreamingBody))
     assert seen[0]["ContentLength"] == len(DATA[RANGES[asked][1]])
 
