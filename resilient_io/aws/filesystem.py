@@ -15,10 +15,10 @@ from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.implementations import cached
 from fsspec.utils import stringify_path
 from s3fs import S3FileSystem
-from s3fs.errors import translate_boto_error
 
 from resilient_io import policy as policies
 from resilient_io.aws import reading, whole
+from resilient_io.aws.denied import explain, translated
 from resilient_io.aws.file import ResilientS3File
 from resilient_io.aws.hardening import hardening_of
 from resilient_io.aws.hooks import harden
@@ -147,6 +147,7 @@ class ResilientS3FileSystem(StartsAnew, Uploading):
             # fsspec's `isfile` and s3fs's `exists` of a bucket make a no of it.
             operation = current()
             if operation is not None and self._enabled():
+                explain(error, kwargs)
                 operation.denied = error
             raise
 
@@ -333,7 +334,7 @@ class ResilientS3FileSystem(StartsAnew, Uploading):
         try:
             first = await reading.read_first(self, request, length_bytes)
         except ClientError as error:
-            raise translate_boto_error(error) from error
+            raise translated(error, request) from error
         self._saw(bucket)
         return first
 

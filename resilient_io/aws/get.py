@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
-from s3fs.errors import translate_boto_error
 
 from resilient_io import policy as policies
 from resilient_io.aws import faults, hedged, privates
 from resilient_io.aws.body import Body, Changed, Request, Sink
+from resilient_io.aws.denied import translated
 from resilient_io.aws.errors import StalledBody
 from resilient_io.classify.fault import FaultKind
 from resilient_io.drive import stall, versions
@@ -129,7 +129,7 @@ async def _answer(fs: Any, request: Request, *, raw_errors: bool) -> Mapping[str
             raise Changed from error
         if raw_errors:
             raise
-        raise translate_boto_error(error) from error
+        raise translated(error, request) from error
 
 
 async def _pour(

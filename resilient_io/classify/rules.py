@@ -59,6 +59,16 @@ def _is_headless_400(fault: Fault) -> bool:
     return fault.provider == "s3" and fault.status == 400 and (fault.operation or "").lower().startswith("head")
 
 
+def _is_the_stores(fault: Fault) -> bool:
+    """Whether a refusal is the store's own word. Without a code it may be a gateway's that lost the store's answer."""
+    # botocore puts the status in the place of a code that the answer lacks.
+    if fault.code and not fault.code.isdigit():
+        return True
+    # A bulk delete's documents are known to be cut (fsspec/s3fs#484), and what became of it does not matter: a repeat
+    # deletes what is left.
+    return (fault.operation or "").lower() == "deleteobjects"
+
+
 def _commits(fault: Fault) -> bool:
     name = (fault.operation or "").replace("_", "").lower().partition("-")[0]
     return name in ("completemultipartupload", "putblocklist", "commitblocklist")
@@ -120,7 +130,21 @@ RULES: tuple[Rule, ...] = (
     Rule(name="unsupported-code", meaning=CodeMeaning.UNSUPPORTED, kind=FaultKind.FATAL),
     # Statuses, where no table knows the code.
     Rule(name="credential-status", meaning=StatusMeaning.THROTTLED, when=_is_credential_service, kind=_THROTTLED),
-    Rule(name="throttled-status", meaning=StatusMeaning.THROTTLED, kind=_THROTTLED, load=Load.REFUSED),
+    # With a code, however strange, it is the store that refuses: nothing was done.
+    Rule(
+        name="throttled-status-and-code",
+        meaning=StatusMeaning.THROTTLED,
+        when=_is_the_stores,
+        kind=_THROTTLED,
+        load=Load.REFUSED,
+    ),
+    Rule(
+        name="throttled-status",
+        meaning=StatusMeaning.THROTTLED,
+        kind=_THROTTLED,
+        load=Load.REFUSED,
+        applied=Applied.MAYBE,
+    ),
     Rule(
         name="timeout-status",
         meaning=StatusMeaning.TIMEOUT,

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from resilient_io.drive.leaving import NONE, Block, blocks_being_left
+from resilient_io.drive.told import told_by_open_file
 
 _log = logging.getLogger("resilient_io")
 
@@ -20,15 +21,16 @@ class PublishedWhole:
     """The part of an fsspec file that publishes nothing if an exception ends its writing.
 
     It stands before `CarefulFile` among the bases. fsspec's `OpenFile`, `TextIOWrapper` and `GzipFile` close what they
-    wrap without a word of the exception that made them, so `close` compares the exception being handled now with the
+    wrap without a word of the exception that made them. What an `OpenFile` was told is read off its frame and decides;
+    for the others, and where a file is closed by itself, `close` compares the exception being handled now with the
     one at open: a new one ends the file unpublished, and a save made inside an `except` block is published. That
     covers one that was handled already and is raised again, which has a longer traceback then, or, by a bare `raise`,
     leaves a `with` block that it was not leaving at open; and `with`, `try ... finally`, KeyboardInterrupt and the
     GeneratorExit of a generator that is closed early, and files that are collected unclosed, as fsspec leaves those
     below `fs.open(..., compression=...)`.
 
-    A file closed inside an `except` block that it was not opened in is therefore thrown away too, with a warning in
-    the log `resilient_io`. Not thread-safe, as files are not.
+    A file closed by itself inside an `except` block that it was not opened in is therefore thrown away too, with a
+    warning in the log `resilient_io`. Not thread-safe, as files are not.
     """
 
     fs: Any
@@ -65,8 +67,9 @@ class PublishedWhole:
 
     def close(self) -> None:
         """Finish the file; one whose writing an exception has ended is thrown away instead, and nothing is sent."""
-        error = sys.exc_info()[1]
-        if error is not None and self._has_ended_by(error) and self._throw_away_if_writing(error):
+        handled = sys.exc_info()[1]
+        error = self._ended_by(handled) if handled is not None else None
+        if error is not None and self._throw_away_if_writing(error):
             return
         self._handled_at_open = ()
         try:
@@ -76,6 +79,13 @@ class PublishedWhole:
         except BaseException as interrupt:
             self._throw_away_if_writing(interrupt)
             raise
+
+    def _ended_by(self, handled: BaseException) -> BaseException | None:
+        """Return the exception that ended the writing, by what an `OpenFile` around it was told, or by what is seen."""
+        told = told_by_open_file(self, handled)
+        if told is not None:
+            return told.error
+        return handled if self._has_ended_by(handled) else None
 
     def _has_ended_by(self, error: BaseException) -> bool:
         """Say whether the exception being handled came, or went on, while the file was open."""

@@ -143,7 +143,9 @@ class AzureProtocol:
     def error(
         self, head: Head, call: Call, *, status: int, code: str | None, message: str | None, request_id: str
     ) -> Reply:
-        """Return an error as the service words it; a HEAD gets the headers only."""
+        """Return an error as the service words it; a HEAD gets the headers only. One with code "" is no service's."""
+        if code == "":
+            return Reply(status=status, headers=[("Content-Type", "text/html")], body=b"")
         code = code or _CODES.get(status, "InternalError")
         if not call.key:
             code = _CONTAINER_CODES.get(code, code)

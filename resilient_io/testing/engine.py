@@ -122,7 +122,7 @@ class Engine:
             head,
             call,
             status=rule.status or status,
-            code=rule.code or (code if rule.status is None else None),
+            code=code if rule.code is None and rule.status is None else rule.code,
             message=rule.message,
             request_id=request_id,
         )

@@ -172,7 +172,8 @@ class FaultRule:
     number) and then with `probability`, at most `limit` times altogether.
 
     `status` and `code` None mean 503 SlowDown for errors (400 and less known statuses need a `code`
-    to be told apart). `retry_after_s` adds a Retry-After header, `headers` any others (in the place of
+    to be told apart). `code` "" is what a gateway answers: a status, and no code, header or body of the store's
+    (give `body` for a page). `retry_after_s` adds a Retry-After header, `headers` any others (in the place of
     the answer's own of that name), `body` None
     means the protocol's error body. `after_bytes` is where a body ends or stalls, `delay_s` how long
     (0 with a stall: until the client leaves or the server stops). `after_commit` lets the store

@@ -113,7 +113,9 @@ class S3Protocol:
     def error(
         self, head: Head, call: Call, *, status: int, code: str | None, message: str | None, request_id: str
     ) -> Reply:
-        """Return an S3 XML error; a HEAD gets no body."""
+        """Return an S3 XML error; a HEAD gets no body. One with code "" is not S3's."""
+        if code == "":
+            return Reply(status=status, headers=[("Content-Type", "text/html")], body=b"")
         code = code or _CODES.get(status, "InternalError")
         if code == "NoSuchKey" and not call.key:
             code = "NoSuchBucket"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import errno
 import pickle
 import warnings
 from collections.abc import Callable
@@ -73,6 +74,22 @@ def test_isfile_said_false_and_mkdir_only_warned_where_access_is_denied(cloud: C
     assert not isinstance(caught.value, FileNotFoundError)
     assert cloud.server.stats().count(status=403) >= 1
     assert (cloud.names(), cloud.containers()) == before
+
+
+@pytest.mark.parametrize("name", ["write", "pipe", "cat", "open", "info", "rm_file", "ls", "copy"])
+def test_a_permission_error_named_neither_operation_nor_path_nor_cure(cloud: Cloud, name: str) -> None:
+    deny(cloud)
+    with pytest.raises(PermissionError) as caught:
+        SYNC[name](cloud.fs, cloud.bucket)
+    error: Any = caught.value
+    assert error.errno == errno.EACCES
+    for again in (error, pickle.loads(pickle.dumps(error))):
+        assert "the service does not allow this (403)" in str(again)
+        assert "; try: give the credentials" in str(again)
+    if cloud.name == "s3":
+        assert f" {cloud.bucket}" in str(error)
+        assert (error.verdict.kind, error.attempts) == ("fatal", 1)
+        assert error.__cause__ is not None
 
 
 def test_mkdir_below_a_container_that_may_not_be_asked_for_failed(cloud: Cloud) -> None:

@@ -389,6 +389,117 @@ def test_a_block_that_ends_well_while_its_caller_handles_something_is_published(
     assert store.content_of("x") == b"first last"
 
 
+def _by_a_generator(opening: Any) -> None:
+    def saver() -> Iterator[None]:
+        with opening as file:
+            yield
+            file.write(b"whole")
+
+    writing = saver()
+    next(writing)
+    try:
+        raise Broken
+    except Broken:
+        assert next(writing, None) is None
+
+
+def _beside_a_suppressed_one(opening: Any) -> None:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(opening).write(b"whole")
+        stack.enter_context(contextlib.suppress(Broken))
+        raise Broken
+
+
+def _by_a_context_manager(opening: Any) -> None:
+    @contextlib.contextmanager
+    def around() -> Iterator[Any]:
+        with opening as file:
+            yield file
+
+    _beside_a_suppressed_one(around())
+
+
+def _by_close_of_a_stack(opening: Any) -> None:
+    stack = contextlib.ExitStack()
+    stack.enter_context(opening).write(b"whole")
+    try:
+        raise Broken
+    except Broken:
+        stack.close()
+
+
+def _by_hand(opening: Any) -> None:
+    opening.__enter__().write(b"whole")
+    try:
+        raise Broken
+    except Broken:
+        opening.__exit__(None, None, None)
+
+
+ENDING_WELL: dict[str, Callable[[Any], None]] = {
+    "generator": _by_a_generator,
+    "exit stack": _beside_a_suppressed_one,
+    "context manager": _by_a_context_manager,
+    "close of a stack": _by_close_of_a_stack,
+    "by hand": _by_hand,
+}
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+@pytest.mark.parametrize("how", ENDING_WELL)
+def test_a_block_that_was_left_well_while_another_exception_was_handled_is_published(
+    store: Any, how: str, compression: str | None
+) -> None:
+    """fsspec's `OpenFile` is told that all is well, and closes its file without a word."""
+    ENDING_WELL[how](fsspec.open(store.url("x"), "wb", compression=compression, **store.options))
+    content = store.content_of("x")
+    assert content is not None
+    assert (gzip.decompress(content) if compression else content) == b"whole"
+
+
+def test_a_compressor_that_cannot_write_its_end_leaves_no_half_file(store: Any) -> None:
+    """The block ended well, and the exception is one of the closing: it is what ends the file."""
+    opening = fsspec.open(store.url("x"), "wb", **store.options)
+    file = opening.open()
+
+    class Ending(io.BytesIO):
+        def close(self) -> None:
+            try:
+                raise Broken
+            finally:
+                file.close()
+
+    file.write(b"half")
+    opening.fobjects.append(Ending())
+    try:
+        raise KeyError
+    except KeyError:
+        with pytest.raises(Broken):
+            opening.__exit__(None, None, None)
+    assert nothing(store, "x")
+
+
+def test_what_is_told_of_another_file_is_none_of_this_one(store: Any) -> None:
+    """A file of its own that is closed on the way, by the end of another's block."""
+    inner = store.fs.open(store.path("inner"), "wb")
+    inner.write(b"half")
+
+    class Closing(io.BytesIO):
+        def close(self) -> None:
+            inner.close()
+            super().close()
+
+    outer = fsspec.open(store.url("x"), "wb", **store.options)
+    outer.open().write(b"whole")
+    outer.fobjects.append(Closing())
+    try:
+        raise Broken
+    except Broken:
+        outer.__exit__(None, None, None)
+    assert store.content_of("x") == b"whole"
+    assert store.content_of("inner") is None
+
+
 def test_a_file_closed_by_another_thread_is_published(store: Any) -> None:
     file = store.fs.open(store.path("x"), "wb")
     file.write(b"whole")
