@@ -64,12 +64,16 @@ class _Stream:
         self._over = False
         # What the SDK looks at.
         self.request = self._inner.request
-        self.response = self._inner.response
+        self.response = _Unread(self._inner.response) if exchange.has_md5 else self._inner.response
         self.content_length = self._extent.length_bytes or self._inner.content_length
         self.block_size = self._inner.block_size
 
     def __len__(self) -> int:
         return int(self.content_length)
+
+    def _loaded_body(self) -> list[bytes] | None:
+        """Return the body of an answer that was read within its attempt; None for one that is still to be read."""
+        return [self._http.body()] if self._exchange.has_md5 else None
 
     def _take(self, piece: bytes) -> bytes:
         if not self._extent.has_begun_anew:
@@ -167,6 +171,18 @@ class _Stream:
         raise NotImplementedError
 
 
+class _Unread:
+    """An answer, for the SDK's async downloads, which take the bytes of one that was read past its stream."""
+
+    is_stream_consumed: Final = False
+
+    def __init__(self, response: Any) -> None:
+        self._response = response
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._response, name)
+
+
 def _as_the_sdk_says(error: Exception) -> Exception:
     """Return what the SDK's own reader makes of an error of urllib3."""
     if isinstance(error, Stalled):
@@ -192,6 +208,7 @@ class Stream(_Stream):
         self._begin_reading()
 
     def _begin_reading(self) -> None:
+        self._loaded = self._loaded_body()
         raw = getattr(getattr(self._http, "internal_response", None), "raw", None)
         # An encoded body is decoded by what the SDK reads through, which waits for whole blocks.
         plain = raw is not None and hasattr(raw, "read") and not self._extent.begins_anew
@@ -238,6 +255,8 @@ class Stream(_Stream):
         missing, reader = self._extent.missing_bytes, self._reader
         if missing == 0:
             return None
+        if self._loaded is not None:
+            return self._loaded.pop() if self._loaded else None
         if reader is None:
             return next(self._inner, None)
         try:
@@ -265,6 +284,7 @@ class AsyncStream(_Stream):
         self._begin_reading()
 
     def _begin_reading(self) -> None:
+        self._loaded = self._loaded_body()
         internal = getattr(self._http, "internal_response", None)
         self._watch = stall.watch(self._policy, getattr(internal, "content", None), functools.partial(drop, self._http))
 
@@ -313,6 +333,8 @@ class AsyncStream(_Stream):
         watch = self._watch
         if self._extent.missing_bytes == 0:
             return None
+        if self._loaded is not None:
+            return self._loaded.pop() if self._loaded else None
         try:
             if watch.stalled:
                 raise errors.StalledBody(stall.what(self._policy))

@@ -32,7 +32,8 @@ _WITHOUT_BODY: Final = frozenset({"GET", "HEAD", "DELETE"})
 _COUNTING: Final = frozenset(
     {"raw_response_hook", "data_stream_total", "download_stream_current", "upload_stream_current"}
 )
-_RANGE_HEADERS: Final = frozenset({"x-ms-range", "range", "x-ms-range-get-content-md5", "x-ms-range-get-content-crc64"})
+_WITH_MD5: Final = "x-ms-range-get-content-md5"
+_RANGE_HEADERS: Final = frozenset({"x-ms-range", "range", _WITH_MD5, "x-ms-range-get-content-crc64"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +76,19 @@ class Exchange:
 
     @property
     def has_md5(self) -> bool:
-        """Whether the SDK compares the MD5 of a body that is streamed: then it is read whole, within the attempt."""
+        """Whether the SDK compares the MD5 of a body that is streamed: then each answer is read within its attempt.
+
+        What was read is looked at as every body is, and what is missing of it asked for, when it is handed on.
+        """
         return self.request.context.get("validate_content") in (True, "md5")
 
     def must_load(self, http_response: Any) -> bool:
         """Say whether the body has to be read within the attempt: that of an error names its code."""
         return self.is_streamed and (http_response.status_code >= 300 or self.has_md5)
+
+    def is_left_to_sdk(self, http_response: Any) -> bool:
+        """Say whether the SDK itself will refuse an answer that was given up: one with another MD5 than it says."""
+        return self.has_md5 and not self.is_part and faults.is_damaged(http_response)
 
     def must_say_what_it_is(self, http_response: Any) -> None:
         """Raise WrongRangeBody if nobody can read which bytes an answer brings: the SDK would count by what it says.
@@ -125,8 +133,8 @@ class Exchange:
         return False
 
     def _verdict_of(self, http_response: Any) -> Verdict | None:
-        if self.is_streamed and http_response.status_code < 300 and self.has_md5:
-            return faults.DAMAGED if faults.is_damaged(http_response) else None
+        if self.is_streamed and http_response.status_code < 300 and self.has_md5 and faults.is_damaged(http_response):
+            return faults.DAMAGED
         verdict = faults.verdict_of_answer(
             http_response, self.call.judged_as, lost_answer=self.call.lost_answer, is_streamed=self.is_streamed
         )
@@ -191,7 +199,7 @@ class Exchange:
         http = response.http_response
         http.location_mode = self.settings["mode"]
         self.call.moves(keys.moved_bytes(self.target.operation, self.request.http_request, http))
-        if not self.is_streamed or http.status_code >= 300 or self.has_md5 or not self._has_body(http):
+        if not self.is_streamed or http.status_code >= 300 or not self._has_body(http):
             self.call.succeeded()
             return
         self.hold = BodyHold()
@@ -250,7 +258,8 @@ class Exchange:
     def rest(self, first_byte: int, last_byte: int | None, etag: str | None) -> PipelineRequest[Any]:
         """Return the request for the rest of the body, of the version that it began with; not yet signed."""
         http = self.request.http_request
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in _RANGE_HEADERS}
+        left_out = _RANGE_HEADERS - {_WITH_MD5} if self.has_md5 else _RANGE_HEADERS
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in left_out}
         headers["x-ms-range"] = f"bytes={first_byte}-{'' if last_byte is None else last_byte}"
         if etag:
             headers["If-Match"] = etag
@@ -263,7 +272,11 @@ class Exchange:
 
     def _anew(self, http: Any, without: Collection[str] = _COUNTING) -> PipelineRequest[Any]:
         options = {name: value for name, value in self.options.items() if name not in without}
-        return PipelineRequest(http, PipelineContext(self.request.context.transport, **options))
+        context = PipelineContext(self.request.context.transport, **options)
+        if self.is_streamed and self.has_md5:
+            # The policy that puts it there stands above the retries.
+            context["validate_content"] = self.request.context["validate_content"]
+        return PipelineRequest(http, context)
 
     def part(self, request: PipelineRequest[Any]) -> Exchange:
         """Return the exchange that asks for a part of the body, with the same attempts."""

@@ -25,7 +25,7 @@ def ended(exchange: Exchange, response: Any, fault: Exception | None) -> Any:
     http, call = response.http_response, exchange.call
     http.location_mode = exchange.settings["mode"]
     errors.marked(http, call)
-    if http.status_code < 300 and exchange.batch is None and not exchange.has_md5:
+    if http.status_code < 300 and exchange.batch is None and not exchange.is_left_to_sdk(http):
         # The SDK would take it for a good one.
         raise_for(exchange, HttpResponseError("the answer says success and is not whole", response=http))
     if not call.hides_the_truth():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import inspect
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,8 @@ from resilient_io.azure.filesystem import ResilientAzureBlobFileSystem
 
 KEY = base64.b64encode(b"key").decode()
 MODES = ["sync", "aio", "adlfs"]
+CHECKING_MODES = ["sync-md5", "aio-md5"]
+"""Those that ask with `validate_content`, whose bodies are read within the attempt."""
 Read = Callable[..., bytes]
 
 
@@ -27,11 +30,13 @@ def where(url: str) -> str:
 class Clients:
     """A client of each kind of one store, under `base` and the policy of the moment."""
 
-    def __init__(self, url: str, base: dict[str, object]) -> None:
+    def __init__(self, url: str, base: dict[str, object], **sizes: int) -> None:
         self._base = base
         self._loop = asyncio.new_event_loop()
-        self._sync = BlobServiceClient.from_connection_string(where(url), **rio.azure.client_kwargs())
-        self._aio = AioBlobServiceClient.from_connection_string(where(url), **rio.azure.client_kwargs(aio=True))
+        sync: dict[str, Any] = {**rio.azure.client_kwargs(), **sizes}
+        aio: dict[str, Any] = {**rio.azure.client_kwargs(aio=True), **sizes}
+        self._sync = BlobServiceClient.from_connection_string(where(url), **sync)
+        self._aio = AioBlobServiceClient.from_connection_string(where(url), **aio)
         self.fs = ResilientAzureBlobFileSystem(connection_string=where(url), skip_instance_cache=True)
 
     def close(self) -> None:
@@ -49,9 +54,41 @@ class Clients:
         return read
 
     async def _download(self, mode: str, start: int | None, length: int | None, options: Any) -> bytes:
-        client: Any = self._sync if mode == "sync" else self._aio
+        how = options.pop("how", "readall")
+        kind, _, checks = mode.partition("-")
+        client: Any = self._sync if kind == "sync" else self._aio
+        if checks:
+            options = {"validate_content": True, **options}
         blob = client.get_blob_client("c", "train/000001")
         stream = blob.download_blob(offset=start, length=length, **options)
         stream = await stream if inspect.isawaitable(stream) else stream
-        data = stream.readall()
+        data = _taken(stream, how)
         return bytes(await data if inspect.isawaitable(data) else data)
+
+
+def _taken(stream: Any, how: str) -> Any:
+    match how:
+        case "readinto":
+            return _into(stream)
+        case "read":
+            return _bit_by_bit(stream)
+        case _:
+            return stream.readall()
+
+
+async def _into(stream: Any) -> bytes:
+    target = io.BytesIO()
+    done = stream.readinto(target)
+    if inspect.isawaitable(done):
+        await done
+    return target.getvalue()
+
+
+async def _bit_by_bit(stream: Any) -> bytes:
+    pieces = []
+    while True:
+        piece = stream.read(30_000)
+        piece = await piece if inspect.isawaitable(piece) else piece
+        if not piece:
+            return b"".join(pieces)
+        pieces.append(piece)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 import socket
 import threading
@@ -107,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
             )
             self.server.asks.append(ask)
         try:
-            self._answer(self.server.how(ask) or self.server.sound(ask))
+            self._answer(_with_md5(self.server.how(ask) or self.server.sound(ask), ask))
         finally:
             self.server.answered.append(ask.number)
 
@@ -132,6 +134,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *about: Any) -> None:
         """Say nothing."""
+
+
+def _with_md5(reply: Reply, ask: Ask) -> Reply:
+    """Return the answer with the MD5 of what it brings, where Azure is asked for it."""
+    if "x-ms-range-get-content-md5" in ask.headers and reply.status < 300 and "Content-MD5" not in reply.headers:
+        data = b"".join(each for each in reply.pieces if isinstance(each, bytes))
+        reply.headers["Content-MD5"] = base64.b64encode(hashlib.md5(data).digest()).decode()
+    return reply
 
 
 @contextmanager

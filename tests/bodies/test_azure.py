@@ -22,7 +22,7 @@ from resilient_io.azure.filesystem import ResilientAzureBlobFileSystem
 from resilient_io.drive import runtime as runtimes
 from resilient_io.errors import ObjectChanged, ResilientIOError
 
-from .azure_clients import MODES, Clients, Read, where
+from .azure_clients import CHECKING_MODES, MODES, Clients, Read, where
 from .odd_store import Ask, OddStore, Reply, odd_store
 from .stalls import must_not_wait_for_a_stall
 
@@ -57,7 +57,7 @@ def store(running: tuple[OddStore, Clients]) -> Iterator[OddStore]:
     rio.policy.reset()
 
 
-@pytest.fixture(params=MODES)
+@pytest.fixture(params=[*MODES, *CHECKING_MODES])
 def mode(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -160,6 +160,7 @@ def test_an_answer_without_etag_is_not_a_blob(store: OddStore, read: Read, what:
     assert len(store.asks) == 3
 
 
+@pytest.mark.parametrize("mode", MODES)
 def test_progress_forgets_the_faults(store: OddStore, read: Read) -> None:
     def how(ask: Ask) -> Reply:
         reply = store.sound(ask)
@@ -265,6 +266,7 @@ def test_the_md5_of_a_blob_in_parallel_ranges_is_compared_under_strict(store: Od
             fs.cat_file("c/train/000001")
 
 
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("pause_s", [0.02, 30.0], ids=["trickle", "silence"])
 def test_a_body_that_stalls_is_not_waited_for(store: OddStore, read: Read, pause_s: float) -> None:
     must_not_wait_for_a_stall(store, read, DATA, pause_s)
@@ -297,6 +299,7 @@ def test_ranges_of_one_call_are_not_of_two_versions(
     assert ask() == [DATA[:10], DATA[slice(*other)]]
 
 
+@pytest.mark.parametrize("mode", MODES)
 def test_an_encoded_body_that_always_dies_is_not_read_for_ever(store: OddStore, read: Read) -> None:
     """Its pieces cannot be kept: what comes since it began anew is no progress."""
     packed = gzip.compress(DATA)
