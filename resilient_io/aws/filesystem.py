@@ -119,35 +119,34 @@ class ResilientS3FileSystem(StartsAnew, Uploading):
 
     async def _call_s3(self, method: str, *options: Any, **kwargs: Any) -> Any:
         """Send one request; a bucket that answered is there, and need not be asked for again."""
-        bucket = kwargs.get("Bucket")
-        with self._noting(bucket):
+        with self._noting(kwargs):
             found = await super()._call_s3(method, *options, **kwargs)
-        self._saw(bucket, gone=method == "delete_bucket")
+        self._saw(kwargs.get("Bucket"), gone=method == "delete_bucket")
         return found
 
     async def _lsdir(self, path: str, *args: Any, **kwargs: Any) -> Any:
         """List one directory; an older s3fs does not do so by `_call_s3`."""
         bucket, is_known = self.split_path(path)[0], path in self.dircache
-        with self._noting(bucket):
+        with self._noting({"Bucket": bucket}):
             found = await super()._lsdir(path, *args, **kwargs)
         if not is_known:
             self._saw(bucket)
         return found
 
     @contextmanager
-    def _noting(self, bucket: Any) -> Iterator[None]:
-        """Note of a request that fails what its error tells, which a caller in fsspec or s3fs may not raise."""
+    def _noting(self, asked: Mapping[str, Any]) -> Iterator[None]:
+        """Note of a request with these parameters, if it fails, what its error tells: a caller may not raise it."""
         try:
             yield
         except FileNotFoundError as error:
             if _code_of(error) == "NoSuchBucket":
-                self._buckets.discard(str(bucket))
+                self._buckets.discard(str(asked.get("Bucket")))
             raise
         except PermissionError as error:
             # fsspec's `isfile` and s3fs's `exists` of a bucket make a no of it.
             operation = current()
             if operation is not None and self._enabled():
-                explain(error, kwargs)
+                explain(error, asked)
                 operation.denied = error
             raise
 
