@@ -160,7 +160,9 @@ class _Stream:
         if not self._is_accepted:
             self._extent.accept(self._http, self._told)
             self._is_accepted = True
-            if not versions.is_the_one(self._exchange.request.http_request.url, self._extent.etag):
+            request = self._exchange.request.http_request
+            other = _is_another(request.headers.get("If-Match"), self._http.headers.get("ETag"))
+            if other or not versions.is_the_one(request.url, self._extent.etag):
                 # None of the errors that the SDK answers with another round.
                 self._drop()
                 self._over = True
@@ -169,6 +171,17 @@ class _Stream:
     def _begin_reading(self) -> None:
         """Prepare to read the answer that has come."""
         raise NotImplementedError
+
+
+def _is_another(wanted: str | None, etag: str | None) -> bool:
+    """Say whether an answer is of another version than the one that was asked for: a cache may not mind If-Match."""
+    if not wanted or not etag or wanted == "*" or "," in wanted:
+        return False
+    return _strong(wanted) != _strong(etag)
+
+
+def _strong(etag: str) -> str:
+    return etag.strip().removeprefix("W/").strip('"')
 
 
 class _Unread:

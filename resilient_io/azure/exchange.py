@@ -218,7 +218,17 @@ class Exchange:
 
     def _has_body(self, http: Any) -> bool:
         """Say whether a body will be read: an empty one never is, and that of a query when and as the caller likes."""
-        return self.target.operation == "GetBlob" and http.headers.get("Content-Length") != "0"
+        if self.target.operation != "GetBlob":
+            return False
+        return http.headers.get("Content-Length") != "0" or self._is_more_wanted(http)
+
+    def _is_more_wanted(self, http: Any) -> bool:
+        """Say whether an answer that brings nothing was to bring something: the SDK takes it for the whole range."""
+        try:
+            span = span_of(asked_for(self.request.http_request.headers), told_by(http))
+        except WrongRange:
+            return True
+        return span.end is not None and span.end > span.begin
 
     # -- a write whose answer was lost -------------------------------------------------------------
 

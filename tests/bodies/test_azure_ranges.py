@@ -13,6 +13,7 @@ from azure.core.exceptions import AzureError
 
 import resilient_io as rio
 from resilient_io.drive import runtime as runtimes
+from resilient_io.errors import ObjectChanged
 
 from .azure_clients import Clients, Read
 from .odd_store import Ask, OddStore, Reply, odd_store
@@ -65,6 +66,7 @@ def success(body: bytes) -> Reply:
 ODD: dict[str, Callable[[OddStore, Ask], Reply]] = {
     "short": lambda store, ask: part(store, ask, ask.first, DATA[ask.first :][:100]),
     "short, and says it is not": lambda store, ask: part(store, ask, ask.first, DATA[ask.first :][:100], ask.end - 1),
+    "nothing, and says it is not": lambda store, ask: part(store, ask, ask.first, b"", ask.end - 1),
     "long": lambda store, ask: part(store, ask, ask.first, DATA[ask.first : ask.end] + b"more", ask.end - 1),
     "another": lambda store, ask: part(store, ask, 7, DATA[7 : 7 + ask.end - ask.first]),
     "no content range": lambda store, ask: Reply(
@@ -93,9 +95,7 @@ def test_an_odd_answer_to_one_range_does_no_harm(
     assert idle()
 
 
-@pytest.mark.parametrize(
-    "odd", [each for each in ODD if each not in ("short", "short, and says it is not", "long", "whole")]
-)
+@pytest.mark.parametrize("odd", [each for each in ODD if each not in CURABLE])
 def test_an_answer_that_stays_odd_is_an_error(store: OddStore, read: Read, odd: str) -> None:
     store.how = lambda ask: ODD[odd](store, ask) if ask.number > 1 else None
     with pytest.raises(AzureError):
@@ -142,3 +142,23 @@ def test_the_rest_of_a_short_range_is_compared_with_its_md5(
     assert running[1].reader(mode)() == DATA
     assert [ask.first for ask in store.asks] == [0, 100_000, 100_100, 100_100, 200_000]
     assert all("x-ms-range-get-content-md5" in ask.headers for ask in store.asks)
+
+
+@each_way
+@pytest.mark.parametrize("number", [2, 3])
+def test_ranges_of_two_versions_are_not_joined(store: OddStore, read: Read, number: int, how: str) -> None:
+    """By a store, or a cache before it, that ignores If-Match."""
+
+    def answer(ask: Ask) -> Reply:
+        return store.sound(ask, ETag='"one"' if ask.number < number else '"two"')
+
+    store.how = answer
+    with pytest.raises(ObjectChanged):
+        read(how=how)
+    assert len(store.asks) == number
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_weak_etag_is_that_of_the_same_version(store: OddStore, read: Read, number: int) -> None:
+    store.how = lambda ask: store.sound(ask, ETag='W/"one"') if ask.number == number else None
+    assert read() == DATA
